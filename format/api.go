@@ -1,0 +1,183 @@
+package format
+
+import "fmt"
+
+// An API is what caused an event: a function of the driver that the hook wraps,
+// or a source that reports on its own. Numbers are on disk: never reused.
+type API uint16
+
+// A Space is a set of addresses or handles in which one value names one live
+// allocation. A free finds its allocation by (process, space, value): that is
+// why cuMemFree may free what cuMemAllocAsync took, while a PyTorch block may
+// share its address with the segment that holds it.
+type Space uint8
+
+const (
+	SpaceNone   Space = 0
+	SpaceDevice Space = 1 // device pointers of the driver, stream-ordered ones included
+	SpaceHost   Space = 2 // host pointers known to the driver
+	SpaceHandle Space = 3 // VMM handles, in the object column
+	SpaceArray  Space = 4 // CUarray and CUmipmappedArray, in the object column
+	SpaceTorch  Space = 5 // PyTorch's blocks
+	SpaceCuPy   Space = 6 // CuPy's blocks, by pmem_id in the object column: a pool over a pool holds one address twice
+	SpaceGo     Space = 7 // a Go program's own pool, by pmem_id like CuPy's
+)
+
+const (
+	APINone                 API = 0
+	APIMemAlloc             API = 1
+	APIMemAllocPitch        API = 2
+	APIMemAllocManaged      API = 3
+	APIMemFree              API = 4
+	APIMemAllocHost         API = 5
+	APIMemHostAlloc         API = 6
+	APIMemFreeHost          API = 7
+	APIMemHostRegister      API = 8
+	APIMemHostUnregister    API = 9
+	APIMemAllocAsync        API = 10
+	APIMemAllocAsyncPTSZ    API = 11
+	APIMemAllocFromPool     API = 12
+	APIMemAllocFromPoolPTSZ API = 13
+	APIMemFreeAsync         API = 14
+	APIMemFreeAsyncPTSZ     API = 15
+	APIMemCreate            API = 16
+	APIMemRelease           API = 17
+	APIMemMap               API = 18
+	APIMemUnmap             API = 19
+	APIMemRetain            API = 20
+	APIArrayCreate          API = 21
+	APIArray3DCreate        API = 22
+	APIArrayDestroy         API = 23
+	APIMipmappedCreate      API = 24
+	APIMipmappedDestroy     API = 25
+	APIPrimaryCtxResetV1    API = 26
+	APIPrimaryCtxReset      API = 27
+	APIPrimaryCtxReleaseV1  API = 28
+	APIPrimaryCtxRelease    API = 29
+	APICtxDestroy           API = 30
+	APIMemAllocV1           API = 31
+	APIMemFreeV1            API = 32
+
+	// Sources above the driver.
+	APITorch     API = 200 // c10::reportMemoryUsageToProfiler
+	APITorchOOM  API = 201 // c10::reportOutOfMemoryToProfiler
+	APICuPy      API = 202 // a CuPy MemoryHook's malloc and free
+	APICuPyAlloc API = 203 // a CuPy MemoryHook's alloc: an echo of the driver's
+	APINVTX      API = 204 // ranges and marks
+	APIScope     API = 205 // gpurec's own scopes, from Python, C or Go
+	APIGoPool    API = 206 // recorder.Hook's malloc and free
+	APIGoAlloc   API = 207 // recorder.Hook's alloc: the Go program's own driver calls
+	APIGoFree    API = 208 // recorder.Hook's alloc given back, where the program says so
+)
+
+// An APIInfo is one row of the list.
+type APIInfo struct {
+	API   API
+	Name  string // the exported symbol, or the source's name
+	Layer Layer
+	Class Class // where it depends on the arguments, the event says; this is the usual one
+	Does  Kind  // Alloc, Free, Map, Unmap, Retain, Release, Reset; KindNone for sources of several kinds
+	Space Space
+	Hook  bool // an exported symbol of libcuda.so.1 that the hook wraps
+}
+
+// APIs is the one list of hooked functions and of sources, in the order of
+// their numbers. The hook's declarations, look-ups and tables are generated
+// from it.
+var APIs = []APIInfo{
+	{APIMemAlloc, "cuMemAlloc_v2", LayerDriver, ClassDevice, Alloc, SpaceDevice, true},
+	{APIMemAllocPitch, "cuMemAllocPitch_v2", LayerDriver, ClassDevice, Alloc, SpaceDevice, true},
+	{APIMemAllocManaged, "cuMemAllocManaged", LayerDriver, ClassManaged, Alloc, SpaceDevice, true},
+	{APIMemFree, "cuMemFree_v2", LayerDriver, ClassDevice, Free, SpaceDevice, true},
+	{APIMemAllocHost, "cuMemAllocHost_v2", LayerHost, ClassPinned, Alloc, SpaceHost, true},
+	{APIMemHostAlloc, "cuMemHostAlloc", LayerHost, ClassPinned, Alloc, SpaceHost, true},
+	{APIMemFreeHost, "cuMemFreeHost", LayerHost, ClassPinned, Free, SpaceHost, true},
+	{APIMemHostRegister, "cuMemHostRegister_v2", LayerHost, ClassRegistered, Alloc, SpaceHost, true},
+	{APIMemHostUnregister, "cuMemHostUnregister", LayerHost, ClassRegistered, Free, SpaceHost, true},
+	{APIMemAllocAsync, "cuMemAllocAsync", LayerPool, ClassDevice, Alloc, SpaceDevice, true},
+	{APIMemAllocAsyncPTSZ, "cuMemAllocAsync_ptsz", LayerPool, ClassDevice, Alloc, SpaceDevice, true},
+	{APIMemAllocFromPool, "cuMemAllocFromPoolAsync", LayerPool, ClassDevice, Alloc, SpaceDevice, true},
+	{APIMemAllocFromPoolPTSZ, "cuMemAllocFromPoolAsync_ptsz", LayerPool, ClassDevice, Alloc, SpaceDevice, true},
+	{APIMemFreeAsync, "cuMemFreeAsync", LayerPool, ClassDevice, Free, SpaceDevice, true},
+	{APIMemFreeAsyncPTSZ, "cuMemFreeAsync_ptsz", LayerPool, ClassDevice, Free, SpaceDevice, true},
+	{APIMemCreate, "cuMemCreate", LayerDriver, ClassDevice, Alloc, SpaceHandle, true},
+	{APIMemRelease, "cuMemRelease", LayerDriver, ClassDevice, Release, SpaceHandle, true},
+	{APIMemMap, "cuMemMap", LayerDriver, ClassDevice, Map, SpaceHandle, true},
+	{APIMemUnmap, "cuMemUnmap", LayerDriver, ClassDevice, Unmap, SpaceHandle, true},
+	{APIMemRetain, "cuMemRetainAllocationHandle", LayerDriver, ClassDevice, Retain, SpaceHandle, true},
+	{APIArrayCreate, "cuArrayCreate_v2", LayerDriver, ClassArray, Alloc, SpaceArray, true},
+	{APIArray3DCreate, "cuArray3DCreate_v2", LayerDriver, ClassArray, Alloc, SpaceArray, true},
+	{APIArrayDestroy, "cuArrayDestroy", LayerDriver, ClassArray, Free, SpaceArray, true},
+	{APIMipmappedCreate, "cuMipmappedArrayCreate", LayerDriver, ClassArray, Alloc, SpaceArray, true},
+	{APIMipmappedDestroy, "cuMipmappedArrayDestroy", LayerDriver, ClassArray, Free, SpaceArray, true},
+	{APIPrimaryCtxResetV1, "cuDevicePrimaryCtxReset", LayerDriver, ClassNone, Reset, SpaceNone, true},
+	{APIPrimaryCtxReset, "cuDevicePrimaryCtxReset_v2", LayerDriver, ClassNone, Reset, SpaceNone, true},
+	{APIPrimaryCtxReleaseV1, "cuDevicePrimaryCtxRelease", LayerDriver, ClassNone, Reset, SpaceNone, true},
+	{APIPrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", LayerDriver, ClassNone, Reset, SpaceNone, true},
+	{APICtxDestroy, "cuCtxDestroy_v2", LayerDriver, ClassNone, Reset, SpaceNone, true},
+	{APIMemAllocV1, "cuMemAlloc", LayerDriver, ClassDevice, Alloc, SpaceDevice, true},
+	{APIMemFreeV1, "cuMemFree", LayerDriver, ClassDevice, Free, SpaceDevice, true},
+
+	{APITorch, "torch", LayerPool, ClassDevice, KindNone, SpaceTorch, false},
+	{APITorchOOM, "torch.oom", LayerPool, ClassDevice, AllocFailed, SpaceTorch, false},
+	{APICuPy, "cupy", LayerPool, ClassDevice, KindNone, SpaceCuPy, false},
+	{APICuPyAlloc, "cupy.alloc", LayerDriver, ClassDevice, Alloc, SpaceNone, false},
+	{APINVTX, "nvtx", LayerNone, ClassNone, KindNone, SpaceNone, false},
+	{APIScope, "scope", LayerNone, ClassNone, KindNone, SpaceNone, false},
+	{APIGoPool, "go", LayerPool, ClassDevice, KindNone, SpaceGo, false},
+	{APIGoAlloc, "go.alloc", LayerDriver, ClassDevice, Alloc, SpaceDevice, false},
+	{APIGoFree, "go.free", LayerDriver, ClassDevice, Free, SpaceDevice, false},
+}
+
+// apiRow finds a row by number in one step; filled once from the list, which
+// is never changed.
+var apiRow = func() (t [256]uint8) {
+	for i, a := range APIs {
+		t[a.API] = uint8(i) + 1
+	}
+	return t
+}()
+
+// Info returns the row of a, or a row with only its number where a newer
+// writer knew more functions than we do.
+func (a API) Info() APIInfo {
+	if int(a) < len(apiRow) && apiRow[a] != 0 {
+		return APIs[apiRow[a]-1]
+	}
+	return APIInfo{API: a}
+}
+
+// Space is the space in which an event of this API names its allocation.
+func (a API) Space() Space {
+	if int(a) < len(apiRow) && apiRow[a] != 0 {
+		return APIs[apiRow[a]-1].Space
+	}
+	return SpaceNone
+}
+
+func (a API) String() string {
+	if n := a.Info().Name; n != "" {
+		return n
+	}
+	if a == APINone {
+		return "none"
+	}
+	return fmt.Sprintf("api(%d)", uint16(a))
+}
+
+// ParseAPI is the inverse of API.String.
+func ParseAPI(s string) (API, error) {
+	if s == "none" {
+		return APINone, nil
+	}
+	for _, a := range APIs {
+		if a.Name == s {
+			return a.API, nil
+		}
+	}
+	var n uint16
+	if _, err := fmt.Sscanf(s, "api(%d)", &n); err == nil {
+		return API(n), nil
+	}
+	return 0, fmt.Errorf("unknown api %q", s)
+}

@@ -1,0 +1,28 @@
+// Package format is the language of gpurec: the vocabulary of events, how they
+// travel from a traced program to the recorder, and how they lie on disk.
+//
+//	kind.go     kinds, layers, classes, flags: the tables everything else is driven by
+//	api.go      the one list of functions and sources that cause events
+//	event.go    Event and the rows beside it: Frame, Stack, Process, Device, Sample, Meta
+//	wire.go     records in a lane and the lane's header (generates the C header and the Python constants)
+//	schema.go   the same rows as Arrow tables
+//	writer.go, reader.go, text.go    parts on disk, and their text twin
+//
+// It promises that a kind, a size, a name or a layout stands here once and is
+// generated elsewhere; that a reader survives any bytes with a typed error and
+// bounded memory; and that what it accepts it writes back the same.
+// It refuses to know how events are caught, moved or interpreted: it imports
+// nothing of ours, holds no state, and logs nothing.
+//
+// Units are bytes and nanoseconds everywhere. Unknown is -1 for a signed
+// quantity and 0 for an identifier, never a null: a null would turn a 64-bit
+// integer column into floating point in pandas, and an address would lose its
+// low bits.
+package format
+
+//go:generate go run ./internal/gen
+
+// Version is the version of the trace directory and of the wire. A reader
+// refuses a newer one with a *VersionError. It stays 0 until the layout is
+// frozen; a trace of version 0 is read only by the build that wrote its kind.
+const Version = 0
