@@ -1,0 +1,85 @@
+"""The hook's C API, seen from Python.
+
+Promises: importing this costs nothing outside a recording (ctypes stays
+unloaded), and where the hook or one of its functions is absent every function
+here is a no-op. Functions are called through PyDLL: CDLL would release the
+interpreter's lock around calls that take less time than getting it back.
+"""
+
+import os
+from typing import Any, Optional
+
+from gpurec import _wire
+
+_SIGNATURES = {
+    # name: (result, arguments), as letters: i int32, q int64, Q uint64, I uint32, s text
+    "gpurec_active": ("i", ""),
+    "gpurec_scope_begin": ("Q", "ss"),
+    "gpurec_scope_end": ("", "Q"),
+    "gpurec_scope_reset": ("", "Q"),
+    "gpurec_scope_report": ("", "Qs"),
+    "gpurec_mark": ("", "s"),
+}
+
+
+def load() -> Optional[Any]:
+    """The hook as a ctypes library: the one in this process, or the one that
+    GPUREC_HOOK names; None outside a recording."""
+    if not os.environ.get(_wire.ENV_SOCKET):
+        return None
+    try:
+        import ctypes
+
+        library = ctypes.PyDLL(None)
+        if not hasattr(library, "gpurec_active"):
+            path = os.environ.get(_wire.ENV_HOOK)
+            if not path:
+                return None
+            library = ctypes.PyDLL(path)
+        types = {
+            "": None,
+            "i": ctypes.c_int32,
+            "I": ctypes.c_uint32,
+            "q": ctypes.c_int64,
+            "Q": ctypes.c_uint64,
+            "s": ctypes.c_char_p,
+        }
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype = types[result]
+            function.argtypes = [types[a] for a in arguments]
+        return library
+    except (ImportError, OSError, AttributeError):
+        return None  # no ctypes, no such file, a hook of another version
+
+
+def _none_active() -> int:
+    return 0
+
+
+def _none_begin(name: Optional[bytes], domain: Optional[bytes]) -> int:
+    return 0
+
+
+def _none(*arguments: Any) -> None:
+    return None
+
+
+library = load()
+if library is None:
+    active = _none_active
+    scope_begin = _none_begin
+    scope_end = scope_reset = scope_report = mark = _none
+else:
+    active = library.gpurec_active
+    scope_begin = library.gpurec_scope_begin
+    scope_end = library.gpurec_scope_end
+    scope_reset = library.gpurec_scope_reset
+    scope_report = library.gpurec_scope_report
+    mark = library.gpurec_mark
+
+
+def text(s: str) -> bytes:
+    """s as the hook takes it. What UTF-8 cannot hold (lone surrogates) becomes
+    a question mark, as one odd name is no reason to end the program."""
+    return s.encode("utf-8", "replace")

@@ -1,0 +1,90 @@
+"""Puts gpurec's CuPy hook into every interpreter below ``gpurec run``.
+
+``gpurec run`` puts this file's directory first on PYTHONPATH, so the
+interpreter imports this module at its start, and neither under -S nor -I nor
+-E. It promises to import nothing but sys, to run the sitecustomize that would
+have run without it, and to leave sys.modules as that one leaves it. All it
+adds is one finder, which waits for CuPy's hooks and then steps aside.
+"""
+
+import sys
+
+
+class _AfterCuPysHooks:
+    """Finds nothing itself: sees cupy.cuda.memory_hook being looked for, and
+    has gpurec's hook installed once that module has run."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "cupy.cuda.memory_hook":
+            return None
+        try:
+            sys.meta_path.remove(self)
+        except ValueError:
+            return None  # taken out by somebody while in use: they want no hooks of ours
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is None:
+                continue
+            _call_after(spec.loader)
+            return spec
+        return None
+
+
+def _call_after(loader):
+    """Let loader run its module as ever, and then the installation.
+
+    The instance is patched, not replaced: a loader of ours would stand in the
+    module's __spec__, where inspect, pkgutil and pickles of it look.
+    """
+    run = getattr(loader, "exec_module", None)
+    if run is None:
+        return
+
+    def exec_module(module):
+        try:
+            del loader.exec_module
+        except AttributeError:
+            pass
+        run(module)
+        try:
+            from gpurec import _cupy
+
+            _cupy.install(module)
+        except Exception:  # the program's import of CuPy goes on as if we were not here
+            pass
+
+    try:
+        loader.exec_module = exec_module
+    except AttributeError:
+        pass  # a loader without room for it: its modules stay unhooked
+
+
+def _run_next():
+    """Run the sitecustomize that this one stands in front of, if there is one.
+
+    Its exceptions are the interpreter's to report, as without us. It may
+    change sys.path: our entry goes back to its place among what it leaves.
+    """
+    here = __file__.rpartition("/")[0]
+    try:
+        place = sys.path.index(here)
+    except ValueError:
+        return  # not reached through sys.path: nothing to stand in front of
+    ours = sys.modules.pop(__name__, None)
+    del sys.path[place]
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as e:
+        if e.name != "sitecustomize":
+            raise
+        if ours is not None:
+            sys.modules[__name__] = ours
+    finally:
+        if here not in sys.path:
+            sys.path.insert(place, here)
+
+
+if __name__ == "sitecustomize":
+    sys.meta_path.insert(0, _AfterCuPysHooks())
+    _run_next()

@@ -1,0 +1,2 @@
+from cupy.cuda import memory_hook  # noqa: F401
+from cupy.cuda import memory  # noqa: F401
