@@ -39,13 +39,14 @@ static uint32_t prev_set(const uint64_t *bits, uint32_t from)
 	return w * 64 + 63 - (uint32_t)__builtin_clzll(word);
 }
 
-/* find_run gives the first run of n clear bits that begins at a multiple of
- * align, or NOT_FOUND. */
-static uint32_t find_run(const uint64_t *bits, uint32_t from, uint32_t end, uint32_t n, uint32_t align)
+/* find_run gives the first run of n clear bits, or NOT_FOUND. Where it begins,
+ * plus phase, is a multiple of align, a power of two. */
+static uint32_t find_run(const uint64_t *bits, uint32_t from, uint32_t end, uint32_t n, uint32_t align,
+			 uint64_t phase)
 {
 	for (;;) {
 		from = next_bit(bits, from, end, false);
-		uint64_t at = ((uint64_t)from + align - 1) / align * align;
+		uint64_t at = ((from + phase + align - 1) & ~(uint64_t)(align - 1)) - phase;
 		if (at + n > end)
 			return NOT_FOUND;
 		uint32_t stop = next_bit(bits, (uint32_t)at, (uint32_t)at + n, true);
@@ -151,7 +152,7 @@ static struct block *span_alloc(struct heap *h, uint64_t size, enum kind kind, u
 		return NULL;
 	uint64_t bytes = (size + SIM_UNIT - 1) / SIM_UNIT * SIM_UNIT;
 	uint32_t n = (uint32_t)(bytes / SIM_UNIT);
-	uint32_t at = find_run(h->used, h->low, h->units, n, align);
+	uint32_t at = find_run(h->used, h->low, h->units, n, align, h->base / SIM_UNIT);
 
 	if (at == NOT_FOUND)
 		return NULL;
@@ -258,7 +259,7 @@ struct block *slabs_alloc(struct heap *h, struct slabs *s, uint64_t size, enum k
 
 		if (n > slab->longest)
 			continue;
-		uint32_t at = find_run(slab->used, slab->low, slab->count, (uint32_t)n, 1);
+		uint32_t at = find_run(slab->used, slab->low, slab->count, (uint32_t)n, 1, 0);
 		if (at == NOT_FOUND) {
 			slab->longest = (uint32_t)n - 1;
 			continue;

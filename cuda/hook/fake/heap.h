@@ -62,6 +62,7 @@ struct block {
 	uint32_t next; /* free list */
 	uint8_t kind;
 	uint8_t dev;
+	bool freed; /* KIND_GRAPH: the capture has freed it too */
 };
 
 struct heap {
