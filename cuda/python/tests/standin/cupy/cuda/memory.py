@@ -59,7 +59,7 @@ class Pool:
                 hook.alloc_preprocess(**kwargs)
             ptr = 0
             try:
-                ptr = self.base(rounded)
+                ptr = next(map(self.base, (rounded,)))  # a C frame in between, as Cython has
                 return ptr
             except OutOfMemoryError:
                 if attempt == 2:
