@@ -46,10 +46,7 @@ var required = [][]string{
 func openLibrary(path string) (driver, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
-	if loaded.lib != nil {
-		if loaded.path != path {
-			return nil, &LibraryError{Path: path, Op: "load", Err: fmt.Errorf("this process is already bound to %s", loaded.path)}
-		}
+	if loaded.lib != nil && loaded.path == path {
 		return initLibrary()
 	}
 	// go-nvml keeps the linker's words to itself, so the library is opened here
@@ -72,6 +69,10 @@ func openLibrary(path string) (driver, error) {
 			so.Close()
 			return nil, &LibraryError{Path: path, Op: "look up " + names[0] + " in", Err: fmt.Errorf("not there"), Hint: "is this NVIDIA's libnvidia-ml.so.1?"}
 		}
+	}
+	if loaded.lib != nil {
+		so.Close()
+		return nil, &LibraryError{Path: path, Op: "load", Err: fmt.Errorf("this process is already bound to %s", loaded.path)}
 	}
 	loaded.path, loaded.lib = path, &library{lib: nvml.New(nvml.WithLibraryPath(path)), has: has}
 	return initLibrary()
