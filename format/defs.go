@@ -1,0 +1,236 @@
+package format
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Defs are the definitions that events refer to, by id. Their memory is
+// bounded by the rows put, whatever their ids are.
+//
+// Texts are kept as a file can hold them: bytes that are not UTF-8 become
+// U+FFFD, a text over MaxText ends with "…". Defs are for one goroutine.
+type Defs struct {
+	frames    idMap[Frame]
+	stacks    idMap[Stack]
+	names     idMap[string]
+	processes map[ProcessID]Process
+	devices   map[Device]DeviceRow
+
+	track bool // a Writer's: it is to learn what was put
+	fresh []freshDef
+}
+
+// A freshDef is a definition that its writer has not seen yet.
+type freshDef struct {
+	table *table
+	id    uint32
+}
+
+// NewDefs returns empty definitions.
+func NewDefs() *Defs {
+	return &Defs{processes: map[ProcessID]Process{}, devices: map[Device]DeviceRow{}}
+}
+
+// Put puts a definition or replaces the one of the same id. A frame, stack or
+// name should never change: parts restate them under the same id.
+func (d *Defs) PutFrame(f Frame) {
+	f.File, f.Function, f.Module, f.BuildID = cleanText(f.File), cleanText(f.Function), cleanText(f.Module), cleanText(f.BuildID)
+	if old, ok := d.frames.get(uint32(f.ID)); !ok || old != f {
+		d.frames.put(uint32(f.ID), f)
+		d.put(framesTable, uint32(f.ID))
+	}
+}
+
+func (d *Defs) PutStack(s Stack) {
+	if old, ok := d.stacks.get(uint32(s.ID)); !ok || old != s {
+		d.stacks.put(uint32(s.ID), s)
+		d.put(stacksTable, uint32(s.ID))
+	}
+}
+
+func (d *Defs) PutName(id NameID, text string) {
+	text = cleanText(text)
+	if old, ok := d.names.get(uint32(id)); !ok || old != text {
+		d.names.put(uint32(id), text)
+		d.put(namesTable, uint32(id))
+	}
+}
+
+func (d *Defs) PutProcess(p Process) {
+	p.Executable, p.Command, p.Python = cleanText(p.Executable), cleanText(p.Command), cleanText(p.Python)
+	if old, ok := d.processes[p.ID]; !ok || old != p {
+		d.processes[p.ID] = p
+		d.put(processesTable, uint32(p.ID))
+	}
+}
+
+func (d *Defs) PutDevice(r DeviceRow) {
+	r.UUID, r.Name = cleanText(r.UUID), cleanText(r.Name)
+	if old, ok := d.devices[r.ID]; !ok || old != r {
+		d.devices[r.ID] = r
+		d.put(devicesTable, uint32(uint16(r.ID)))
+	}
+}
+
+func (d *Defs) put(t *table, id uint32) {
+	if d.track {
+		d.fresh = append(d.fresh, freshDef{t, id})
+	}
+}
+
+// Frame, Stack, Process and Device return a definition, and whether there is one.
+func (d *Defs) Frame(id FrameID) (Frame, bool) { return d.frames.get(uint32(id)) }
+func (d *Defs) Stack(id StackID) (Stack, bool) { return d.stacks.get(uint32(id)) }
+func (d *Defs) Process(id ProcessID) (Process, bool) {
+	p, ok := d.processes[id]
+	return p, ok
+}
+func (d *Defs) Device(id Device) (DeviceRow, bool) {
+	r, ok := d.devices[id]
+	return r, ok
+}
+
+// Name returns a text, "" where there is none.
+func (d *Defs) Name(id NameID) string {
+	s, _ := d.names.get(uint32(id))
+	return s
+}
+
+// HasName tells an empty text from none.
+func (d *Defs) HasName(id NameID) bool {
+	_, ok := d.names.get(uint32(id))
+	return ok
+}
+
+// Walk returns the frames of a stack, outermost first, in buf's memory where
+// it fits. Where a stack on the way is not defined or leads back to itself it
+// returns the frames inside of that, and false. Stack 0 has no frames.
+func (d *Defs) Walk(id StackID, buf []FrameID) (frames []FrameID, ok bool) {
+	frames, ok = buf[:0], true
+	for id != 0 {
+		s, found := d.stacks.get(uint32(id))
+		if !found || len(frames) >= d.stacks.rows { // longer than all stacks: a cycle
+			ok = false
+			break
+		}
+		frames = append(frames, s.Frame)
+		id = s.Parent
+	}
+	slices.Reverse(frames)
+	return frames, ok
+}
+
+// Processes and Devices are all rows, in the order of their ids.
+func (d *Defs) Processes() []Process {
+	out := make([]Process, 0, len(d.processes))
+	for _, p := range d.processes {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b Process) int { return cmp3(a.ID, b.ID) })
+	return out
+}
+
+func (d *Defs) Devices() []DeviceRow {
+	out := make([]DeviceRow, 0, len(d.devices))
+	for _, r := range d.devices {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b DeviceRow) int { return cmp3(a.ID, b.ID) })
+	return out
+}
+
+// loneProcess is the only process, 0 where there is none or there are several.
+func (d *Defs) loneProcess() ProcessID {
+	if len(d.processes) == 1 {
+		for id := range d.processes {
+			return id
+		}
+	}
+	return 0
+}
+
+func cmp3[T ~uint32 | ~int16](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// cleanText makes s fit for a text column.
+func cleanText(s string) string {
+	if len(s) > MaxText {
+		const mark = "…"
+		n := MaxText - len(mark)
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n] + mark
+	}
+	if utf8.ValidString(s) {
+		return s
+	}
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) > MaxText { // each bad byte became three
+		return cleanText(s)
+	}
+	return s
+}
+
+// An idMap maps ids to rows. Ids that follow one another, as a recorder gives
+// them, lie in a slice; others, as a file may claim them, in a map.
+type idMap[V any] struct {
+	dense  []V
+	has    []bool
+	sparse map[uint32]V
+	rows   int
+}
+
+func (m *idMap[V]) get(id uint32) (V, bool) {
+	if int(id) < len(m.has) && m.has[id] {
+		return m.dense[id], true
+	}
+	v, ok := m.sparse[id]
+	return v, ok
+}
+
+func (m *idMap[V]) put(id uint32, v V) {
+	if _, ok := m.get(id); !ok {
+		m.rows++
+	}
+	if int(id) < len(m.has) || int(id) < 2*m.rows+1024 {
+		for int(id) >= len(m.has) {
+			m.has = append(m.has, false)
+			var zero V
+			m.dense = append(m.dense, zero)
+		}
+		m.dense[id], m.has[id] = v, true
+		delete(m.sparse, id)
+		return
+	}
+	if m.sparse == nil {
+		m.sparse = map[uint32]V{}
+	}
+	m.sparse[id] = v
+}
+
+// each calls f for every row in the order of ids.
+func (m *idMap[V]) each(f func(id uint32, v V)) {
+	for id, ok := range m.has {
+		if ok {
+			f(uint32(id), m.dense[id])
+		}
+	}
+	rest := make([]uint32, 0, len(m.sparse))
+	for id := range m.sparse {
+		rest = append(rest, id)
+	}
+	slices.Sort(rest) // each is beyond the slice
+	for _, id := range rest {
+		f(id, m.sparse[id])
+	}
+}

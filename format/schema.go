@@ -1,0 +1,236 @@
+package format
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/apache/arrow/go/v15/arrow"
+)
+
+// The tables of a part. A column is a field of the row's Go struct, found by
+// its offset, so that this list alone drives the Arrow schema, the encoder and
+// the decoder; a test holds that every field of a row is a column, once.
+//
+// No column has nulls, none is dictionary encoded: DuckDB's Arrow reader could
+// not read dictionaries until lately, and zstd takes what they would save.
+// Kinds, layers, classes and functions are small integers with their names in
+// the field's metadata; exports make them text.
+
+// A cell is how a column's values lie in the struct, on disk and in Arrow.
+type cell uint8
+
+const (
+	cellU8 cell = iota
+	cellI8
+	cellU16
+	cellI16
+	cellU32
+	cellI32
+	cellU64
+	cellI64
+	cellText // a string; UTF-8 with 32-bit offsets on disk
+)
+
+var cells = [...]struct {
+	width int // of a value in a column; of an offset for text
+	arrow arrow.DataType
+}{
+	cellU8:   {1, arrow.PrimitiveTypes.Uint8},
+	cellI8:   {1, arrow.PrimitiveTypes.Int8},
+	cellU16:  {2, arrow.PrimitiveTypes.Uint16},
+	cellI16:  {2, arrow.PrimitiveTypes.Int16},
+	cellU32:  {4, arrow.PrimitiveTypes.Uint32},
+	cellI32:  {4, arrow.PrimitiveTypes.Int32},
+	cellU64:  {8, arrow.PrimitiveTypes.Uint64},
+	cellI64:  {8, arrow.PrimitiveTypes.Int64},
+	cellText: {4, arrow.BinaryTypes.String},
+}
+
+type column struct {
+	name   string
+	cell   cell
+	offset uintptr // in the row's struct
+	unit   string
+	doc    string
+	values func() []string // the names of its numbers, as "1=Alloc"
+}
+
+type table struct {
+	name    string // its file is name.arrow
+	doc     string
+	size    uintptr // of the row's struct
+	columns []column
+
+	once sync.Once
+	made *shape
+}
+
+// nameRow is a row of names.arrow.
+type nameRow struct {
+	ID   NameID
+	Text string
+}
+
+// The tables of a part, in the order in which they are flushed: definitions
+// reach the disk before the rows that need them, events last. The shape of
+// each is computed at first use.
+var (
+	framesTable = &table{name: "frames", doc: "lines of stacks", size: unsafe.Sizeof(Frame{}), columns: []column{
+		{"id", cellU32, unsafe.Offsetof(Frame{}.ID), "", "the trace's number of the frame, equal in every part", nil},
+		{"kind", cellU8, unsafe.Offsetof(Frame{}.Kind), "", "where the frame came from", listOf(frameKinds[:])},
+		{"file", cellText, unsafe.Offsetof(Frame{}.File), "", "source file", nil},
+		{"line", cellI32, unsafe.Offsetof(Frame{}.Line), "", "0 unknown", nil},
+		{"function", cellText, unsafe.Offsetof(Frame{}.Function), "", "function, or [thread NAME]", nil},
+		{"module", cellText, unsafe.Offsetof(Frame{}.Module), "", "the mapped file of a native frame", nil},
+		{"build_id", cellText, unsafe.Offsetof(Frame{}.BuildID), "", "of the module", nil},
+		{"address", cellU64, unsafe.Offsetof(Frame{}.Address), "byte", "offset in the module of a native frame", nil},
+	}}
+	stacksTable = &table{name: "stacks", doc: "the stack trie: a stack is a node and its ancestors", size: unsafe.Sizeof(Stack{}), columns: []column{
+		{"id", cellU32, unsafe.Offsetof(Stack{}.ID), "", "the trace's number of the stack, equal in every part", nil},
+		{"parent", cellU32, unsafe.Offsetof(Stack{}.Parent), "", "the caller's stack, 0 for the outermost frame", nil},
+		{"frame", cellU32, unsafe.Offsetof(Stack{}.Frame), "", "id in frames", nil},
+	}}
+	namesTable = &table{name: "names", doc: "texts: scopes, marks, threads, symbols", size: unsafe.Sizeof(nameRow{}), columns: []column{
+		{"id", cellU32, unsafe.Offsetof(nameRow{}.ID), "", "the trace's number of the text, equal in every part", nil},
+		{"text", cellText, unsafe.Offsetof(nameRow{}.Text), "", "", nil},
+	}}
+	processesTable = &table{name: "processes", doc: "one row a process and change; the last row of an id holds", size: unsafe.Sizeof(Process{}), columns: []column{
+		{"id", cellU32, unsafe.Offsetof(Process{}.ID), "", "the trace's number of the process, equal in every part", nil},
+		{"pid", cellI32, unsafe.Offsetof(Process{}.PID), "", "", nil},
+		{"parent", cellI32, unsafe.Offsetof(Process{}.Parent), "", "the parent's pid", nil},
+		{"start_time", cellU64, unsafe.Offsetof(Process{}.StartTime), "tick", "clock ticks since boot", nil},
+		{"image", cellU64, unsafe.Offsetof(Process{}.Image), "", "from AT_RANDOM: differs after an exec", nil},
+		{"begin", cellI64, unsafe.Offsetof(Process{}.Begin), "ns", "first seen, CLOCK_MONOTONIC; -1 unknown", nil},
+		{"end", cellI64, unsafe.Offsetof(Process{}.End), "ns", "CLOCK_MONOTONIC; -1 unknown", nil},
+		{"status", cellI32, unsafe.Offsetof(Process{}.Status), "", "exit status, 128+signal, -1 unknown", nil},
+		{"rank", cellI32, unsafe.Offsetof(Process{}.Rank), "", "of a distributed job, -1 none", nil},
+		{"executable", cellText, unsafe.Offsetof(Process{}.Executable), "", "", nil},
+		{"command", cellText, unsafe.Offsetof(Process{}.Command), "", "arguments joined by spaces", nil},
+		{"python", cellText, unsafe.Offsetof(Process{}.Python), "", "version, where Python frames were read", nil},
+	}}
+	devicesTable = &table{name: "devices", doc: "the trace's devices; the last row of an id holds", size: unsafe.Sizeof(DeviceRow{}), columns: []column{
+		{"id", cellI16, unsafe.Offsetof(DeviceRow{}.ID), "", "the trace's number of the device; join other sources by uuid", nil},
+		{"uuid", cellText, unsafe.Offsetof(DeviceRow{}.UUID), "", "", nil},
+		{"name", cellText, unsafe.Offsetof(DeviceRow{}.Name), "", "", nil},
+		{"total", cellI64, unsafe.Offsetof(DeviceRow{}.Total), "byte", "", nil},
+		{"nvml", cellI32, unsafe.Offsetof(DeviceRow{}.NVML), "", "NVML's index, -1 without NVML", nil},
+	}}
+	samplesTable = &table{name: "samples", doc: "NVML's view; process 0 is the whole device", size: unsafe.Sizeof(Sample{}), columns: []column{
+		{"time", cellI64, unsafe.Offsetof(Sample{}.Time), "ns", "CLOCK_MONOTONIC", nil},
+		{"device", cellI16, unsafe.Offsetof(Sample{}.Device), "", "id in devices", nil},
+		{"process", cellU32, unsafe.Offsetof(Sample{}.Process), "", "id in processes, 0 for the device's own row", nil},
+		{"total", cellI64, unsafe.Offsetof(Sample{}.Total), "byte", "", nil},
+		{"used", cellI64, unsafe.Offsetof(Sample{}.Used), "byte", "contains reserved where api is 1", nil},
+		{"free", cellI64, unsafe.Offsetof(Sample{}.Free), "byte", "", nil},
+		{"reserved", cellI64, unsafe.Offsetof(Sample{}.Reserved), "byte", "-1 where api is 1", nil},
+		{"process_used", cellI64, unsafe.Offsetof(Sample{}.ProcessUsed), "byte", "-1 in a device's row", nil},
+		{"peak_used", cellI64, unsafe.Offsetof(Sample{}.PeakUsed), "byte", "the largest used since the sample before", nil},
+		{"api", cellI8, unsafe.Offsetof(Sample{}.API), "", "version of NVML's memory call", nil},
+	}}
+	eventsTable = &table{name: "events", doc: "events in the order of effect", size: unsafe.Sizeof(Event{}), columns: []column{
+		{"time", cellI64, unsafe.Offsetof(Event{}.Time), "ns", "CLOCK_MONOTONIC: after the call for what takes memory, before it for what gives it back", nil},
+		{"duration", cellI64, unsafe.Offsetof(Event{}.Duration), "ns", "of the call, -1 unknown", nil},
+		{"process", cellU32, unsafe.Offsetof(Event{}.Process), "", "id in processes", nil},
+		{"thread", cellU32, unsafe.Offsetof(Event{}.Thread), "", "the operating system's tid", nil},
+		{"seq", cellU64, unsafe.Offsetof(Event{}.Seq), "", "the lane's count", nil},
+		{"kind", cellU8, unsafe.Offsetof(Event{}.Kind), "", "what happened", kindValues},
+		{"layer", cellU8, unsafe.Offsetof(Event{}.Layer), "", "where memory was taken", listOf(layers[:])},
+		{"class", cellU8, unsafe.Offsetof(Event{}.Class), "", "kind of memory", listOf(classes[:])},
+		{"api", cellU16, unsafe.Offsetof(Event{}.API), "", "the function or source that caused it", apiValues},
+		{"device", cellI16, unsafe.Offsetof(Event{}.Device), "", "id in devices, -1 none", nil},
+		{"cuctx", cellU64, unsafe.Offsetof(Event{}.CUctx), "", "CUcontext", nil},
+		{"address", cellU64, unsafe.Offsetof(Event{}.Address), "", "", nil},
+		{"object", cellU64, unsafe.Offsetof(Event{}.Object), "", "pmem_id, VMM handle, CUarray, range, ordinal", nil},
+		{"size", cellI64, unsafe.Offsetof(Event{}.Size), "byte", "as the layer accounts it; -1 unknown", nil},
+		{"requested", cellI64, unsafe.Offsetof(Event{}.Requested), "byte", "as asked; -1 unknown", nil},
+		{"allocated", cellI64, unsafe.Offsetof(Event{}.Allocated), "byte", "PyTorch's own sum after the event; -1 unknown", nil},
+		{"reserved", cellI64, unsafe.Offsetof(Event{}.Reserved), "byte", "PyTorch's own sum after the event, or bytes free when an alloc failed; -1 unknown", nil},
+		{"stream", cellU64, unsafe.Offsetof(Event{}.Stream), "", "CUstream", nil},
+		{"pool", cellU64, unsafe.Offsetof(Event{}.Pool), "", "CUmemoryPool", nil},
+		{"stack", cellU32, unsafe.Offsetof(Event{}.Stack), "", "id in stacks, 0 unknown", nil},
+		{"scope", cellU64, unsafe.Offsetof(Event{}.Scope), "", "innermost open scope of the thread", nil},
+		{"parent", cellU64, unsafe.Offsetof(Event{}.Parent), "", "of a ScopeBegin", nil},
+		{"name", cellU32, unsafe.Offsetof(Event{}.Name), "", "id in names", nil},
+		{"note", cellU32, unsafe.Offsetof(Event{}.Note), "", "id in names: a scope's domain, a report's sub-context", nil},
+		{"status", cellI32, unsafe.Offsetof(Event{}.Status), "", "CUresult, 0 success", nil},
+		{"flags", cellU16, unsafe.Offsetof(Event{}.Flags), "", "bits", flagValues},
+	}}
+)
+
+var tableOrder = [...]*table{framesTable, stacksTable, namesTable, processesTable, devicesTable, samplesTable, eventsTable}
+
+// order is t's place in tableOrder.
+func (t *table) order() int {
+	for i, o := range tableOrder {
+		if o == t {
+			return i
+		}
+	}
+	panic("format: table " + t.name + " has no place")
+}
+
+func (t *table) file() string { return t.name + ".arrow" }
+
+// width is the bytes of a row in memory as columns, text apart.
+func (t *table) width() (n int) {
+	for _, c := range t.columns {
+		n += cells[c.cell].width
+	}
+	return n
+}
+
+// schema is t's Arrow schema. Its message is compared byte for byte by
+// readers, so whatever is said here is part of the format's version.
+func (t *table) schema() *arrow.Schema {
+	fields := make([]arrow.Field, len(t.columns))
+	for i, c := range t.columns {
+		var keys, values []string
+		add := func(k, v string) {
+			if v != "" {
+				keys, values = append(keys, k), append(values, v)
+			}
+		}
+		add("unit", c.unit)
+		add("doc", c.doc)
+		if c.values != nil {
+			add("values", strings.Join(c.values(), " "))
+		}
+		fields[i] = arrow.Field{Name: c.name, Type: cells[c.cell].arrow, Metadata: arrow.NewMetadata(keys, values)}
+	}
+	md := arrow.NewMetadata([]string{"gpurec.version", "gpurec.table", "doc"}, []string{strconv.Itoa(Version), t.name, t.doc})
+	return arrow.NewSchema(fields, &md)
+}
+
+func listOf(names []string) func() []string {
+	return func() []string {
+		out := make([]string, len(names))
+		for i, n := range names {
+			out[i] = fmt.Sprintf("%d=%s", i, n)
+		}
+		return out
+	}
+}
+
+func kindValues() (out []string) {
+	for k := Alloc; k < kindCount; k++ {
+		out = append(out, fmt.Sprintf("%d=%s", k, k))
+	}
+	return out
+}
+
+func apiValues() (out []string) {
+	for _, a := range APIs {
+		out = append(out, fmt.Sprintf("%d=%s", a.API, a.Name))
+	}
+	return out
+}
+
+func flagValues() (out []string) {
+	for i, n := range flagNames {
+		out = append(out, fmt.Sprintf("%d=%s", 1<<i, n))
+	}
+	return out
+}

@@ -1,0 +1,652 @@
+package format
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	maxLine    = 8 << 20  // bytes of one line: a process with three texts of MaxText, quoted
+	textWindow = 64 << 20 // of a compressed text, in memory
+)
+
+// ReadText makes the trace directory dir, which must not exist, from a text
+// twin. It knows zstd by its first bytes. On an error, a *SyntaxError where
+// the text is at fault, dir is gone again.
+func ReadText(r io.Reader, dir string) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	if b, err := in.Peek(4); err == nil && bytes.Equal(b, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
+		dec, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(textWindow))
+		if err != nil {
+			return fmt.Errorf("make a decompressor: %w", err)
+		}
+		defer dec.Close()
+		in = bufio.NewReaderSize(dec, 64<<10)
+	}
+	p := textParser{in: in, dir: dir, part: -1, names: map[string]NameID{}}
+	p.meta.Ending = EndClosed
+	err := p.run()
+	if err == nil {
+		if err = p.start(0); err == nil {
+			err = p.w.Close(func(m *Meta) { m.Ending, m.Reason = p.meta.Ending, p.meta.Reason })
+		}
+		if err == nil {
+			return nil
+		}
+	} else if p.w != nil {
+		p.w.Close(nil)
+	}
+	if p.w != nil {
+		os.RemoveAll(dir) // this call has made it
+	}
+	return err
+}
+
+// A textParser reads lines into a Writer. The trace is created at the first
+// line that is neither a head, nor meta, nor a definition; what comes before
+// waits in defs, so that a definition reaches every part that needs it.
+type textParser struct {
+	in     *bufio.Reader
+	dir    string
+	number int // of the line
+	head   bool
+	hasM   bool
+	meta   Meta
+	defs   []func(*Defs)
+	known  *Defs // all so far, before and after the start
+	w      *Writer
+	part   int
+	names  map[string]NameID
+	fields []field
+}
+
+func (p *textParser) run() error {
+	p.known = NewDefs()
+	for {
+		b, err := p.line()
+		if err == io.EOF {
+			if !p.head {
+				return &SyntaxError{1, errors.New(`a text twin begins with the line "gpurec 0"`)}
+			}
+			return nil
+		}
+		if err == nil {
+			err = p.read(b)
+		}
+		if err != nil {
+			var v *VersionError
+			var s *SyntaxError
+			if errors.As(err, &v) || errors.As(err, &s) || p.w != nil && p.w.err != nil {
+				return err
+			}
+			return &SyntaxError{p.number, err}
+		}
+	}
+}
+
+// line returns the next line that says something, without its end.
+func (p *textParser) line() (string, error) {
+	for {
+		var long []byte
+		for {
+			b, err := p.in.ReadSlice('\n')
+			long = append(long, b...)
+			if err == nil || err == io.EOF && len(long) > 0 {
+				break
+			}
+			if err != bufio.ErrBufferFull {
+				if err != io.EOF {
+					err = fmt.Errorf("read text: %w", err)
+				}
+				return "", err
+			}
+			if len(long) > maxLine {
+				return "", fmt.Errorf("it has more than %d bytes", maxLine)
+			}
+		}
+		p.number++
+		if b := bytes.TrimSpace(long); len(b) > 0 && b[0] != '#' {
+			return string(b), nil
+		}
+	}
+}
+
+func (p *textParser) read(s string) (err error) {
+	if p.fields, err = splitFields(p.fields[:0], s); err != nil {
+		return err
+	}
+	word := p.fields[0]
+	a := args{fields: p.fields[1:]}
+	if !p.head {
+		if word.value != textHead || word.key != "" {
+			return errors.New(`a text twin begins with the line "gpurec 0"`)
+		}
+		p.head = true
+		v := a.intWord("version", 32)
+		if a.err == nil && v > Version {
+			return &VersionError{"text twin", int(v)}
+		}
+		if a.err == nil && v < 0 {
+			return fmt.Errorf("there is no version %d", v)
+		}
+		return a.end()
+	}
+	switch word.value {
+	case "meta":
+		if p.hasM || p.w != nil {
+			return errors.New("meta stands once, before the first part")
+		}
+		p.hasM = true
+		return p.readMeta(&a)
+	case "device", "process", "frame", "stack", "name":
+		return p.readDef(word.value, &a)
+	case "part":
+		index := p.part + 1
+		if len(a.fields) > 0 {
+			index = int(a.intWord("index", 31))
+		}
+		if err := a.end(); err != nil {
+			return err
+		}
+		if index <= p.part {
+			return fmt.Errorf("part %d does not come after part %d", index, p.part)
+		}
+		return p.start(index)
+	case "sample":
+		return p.readSample(&a)
+	}
+	if word.key != "" {
+		return fmt.Errorf("a line does not begin with %s=", word.key)
+	}
+	return p.readEvent(word, &a)
+}
+
+// start begins part index, or leaves the current one where index is 0.
+func (p *textParser) start(index int) error {
+	if p.w == nil {
+		w, err := create(p.dir, p.meta, WriterOptions{}, index)
+		if err != nil {
+			return err
+		}
+		p.w, p.part = w, index
+		for _, put := range p.defs {
+			put(w.Defs())
+		}
+		p.defs = nil
+		return nil
+	}
+	if index <= p.part {
+		return nil
+	}
+	p.part = index
+	return p.w.rotateTo(index, nil)
+}
+
+// put gives a definition to the writer, now or when there is one.
+func (p *textParser) put(f func(*Defs)) {
+	f(p.known)
+	if p.w != nil {
+		f(p.w.Defs())
+		return
+	}
+	p.defs = append(p.defs, f)
+}
+
+func (p *textParser) readMeta(a *args) error {
+	m := &p.meta
+	for a.next() {
+		switch a.key {
+		case "trace_id":
+			m.TraceID = a.text()
+		case "tool":
+			m.Tool = a.text()
+		case "host":
+			m.Host = a.text()
+		case "command":
+			m.Command = append(m.Command, a.text())
+		case "option":
+			m.Options = append(m.Options, a.text())
+		case "start":
+			t, err := time.Parse(time.RFC3339Nano, a.text())
+			if err == nil {
+				_, err = t.MarshalJSON() // trace.json holds it, or does not
+			}
+			if err != nil {
+				a.fail(err)
+			}
+			m.Start = t
+		case "start_monotonic":
+			m.Monotonic = Time(a.int(64))
+		case "start_tsc":
+			m.TSC = a.uint(64)
+		case "driver":
+			m.Driver = a.text()
+		case "nvml":
+			m.NVML = a.text()
+		case "simulated":
+			b, err := strconv.ParseBool(a.text())
+			if err != nil {
+				a.fail(err)
+			}
+			m.Simulated = b
+		case "ending":
+			switch s := Ending(a.text()); s {
+			case "growing":
+				m.Ending = EndGrowing
+			case EndClosed, EndRepaired, EndFailed:
+				m.Ending = s
+			default:
+				a.fail(fmt.Errorf("unknown ending %q", s))
+			}
+		case "reason":
+			m.Reason = a.text()
+		case "status":
+			n := int(a.int(32))
+			m.Status = &n
+		case "end_monotonic":
+			m.End = Time(a.int(64))
+		case "events":
+			m.Stats.Events = a.uint(64)
+		case "lost":
+			m.Stats.Lost = a.uint(64)
+		case "closed_lanes":
+			m.Stats.ClosedLanes = a.uint(64)
+		case "late":
+			m.Stats.Late = a.uint(64)
+		case "unresolved":
+			m.Stats.Unresolved = a.uint(64)
+		case "lanes":
+			m.Stats.Lanes = a.uint(64)
+		case "cpu_ns":
+			m.Stats.CPUNanos = a.int(64)
+		default:
+			a.unknown("meta")
+		}
+	}
+	return a.err
+}
+
+func (p *textParser) readDef(what string, a *args) error {
+	id := a.uintWord("id", 32)
+	if what == "device" && (id > 1<<15-1) {
+		a.fail(fmt.Errorf("device %d is over %d", id, 1<<15-1))
+	}
+	if what != "device" && id == 0 {
+		a.fail(errors.New("id 0 stands for none"))
+	}
+	switch what {
+	case "device":
+		r := DeviceRow{ID: Device(id), NVML: Unknown}
+		for a.next() {
+			switch a.key {
+			case "uuid":
+				r.UUID = a.text()
+			case "name":
+				r.Name = a.text()
+			case "total":
+				r.Total = a.int(64)
+			case "nvml":
+				r.NVML = int32(a.int(32))
+			default:
+				a.unknown(what)
+			}
+		}
+		p.put(func(d *Defs) { d.PutDevice(r) })
+	case "process":
+		r := Process{ID: ProcessID(id), Begin: Unknown, End: Unknown, Status: Unknown, Rank: Unknown}
+		for a.next() {
+			switch a.key {
+			case "pid":
+				r.PID = int32(a.int(32))
+			case "parent":
+				r.Parent = int32(a.int(32))
+			case "start_time":
+				r.StartTime = a.uint(64)
+			case "image":
+				r.Image = a.uint(64)
+			case "begin":
+				r.Begin = Time(a.int(64))
+			case "end":
+				r.End = Time(a.int(64))
+			case "status":
+				r.Status = int32(a.int(32))
+			case "rank":
+				r.Rank = int32(a.int(32))
+			case "executable":
+				r.Executable = a.text()
+			case "command":
+				r.Command = a.text()
+			case "python":
+				r.Python = a.text()
+			default:
+				a.unknown(what)
+			}
+		}
+		p.put(func(d *Defs) { d.PutProcess(r) })
+	case "frame":
+		r := Frame{ID: FrameID(id)}
+		var err error
+		if r.Kind, err = ParseFrameKind(a.word("kind")); err != nil {
+			a.fail(err)
+		}
+		r.File = a.textWord("file")
+		r.Line = int32(a.intWord("line", 32))
+		r.Function = a.textWord("function")
+		for a.next() {
+			switch a.key {
+			case "module":
+				r.Module = a.text()
+			case "build_id":
+				r.BuildID = a.text()
+			case "address":
+				r.Address = a.uint(64)
+			default:
+				a.unknown(what)
+			}
+		}
+		if old, ok := p.known.Frame(r.ID); ok && old != r {
+			a.fail(fmt.Errorf("frame %d is defined twice, differently", id))
+		}
+		p.put(func(d *Defs) { d.PutFrame(r) })
+	case "stack":
+		r := Stack{ID: StackID(id), Parent: StackID(a.uintWord("parent", 32)), Frame: FrameID(a.uintWord("frame", 32))}
+		if old, ok := p.known.Stack(r.ID); ok && old != r {
+			a.fail(fmt.Errorf("stack %d is defined twice, differently", id))
+		}
+		p.put(func(d *Defs) { d.PutStack(r) })
+	case "name":
+		s := a.textWord("text")
+		if p.known.HasName(NameID(id)) && p.known.Name(NameID(id)) != s {
+			a.fail(fmt.Errorf("name %d is defined twice, differently", id))
+		}
+		if _, ok := p.names[s]; !ok {
+			p.names[s] = NameID(id)
+		}
+		p.put(func(d *Defs) { d.PutName(NameID(id), s) })
+	}
+	return a.end()
+}
+
+func (p *textParser) readSample(a *args) error {
+	s := Sample{Time: Time(a.intWord("time", 64)), Device: NoDevice, Reserved: Unknown, ProcessUsed: Unknown, API: 2}
+	peak := false
+	for a.next() {
+		switch a.key {
+		case "device":
+			s.Device = Device(a.int(16))
+		case "process":
+			s.Process = ProcessID(a.uint(32))
+		case "total":
+			s.Total = a.int(64)
+		case "used":
+			s.Used = a.int(64)
+		case "free":
+			s.Free = a.int(64)
+		case "reserved":
+			s.Reserved = a.int(64)
+		case "process_used":
+			s.ProcessUsed = a.int(64)
+		case "peak_used":
+			s.PeakUsed, peak = a.int(64), true
+		case "api":
+			s.API = int8(a.int(8))
+		default:
+			a.unknown("a sample")
+		}
+	}
+	if !peak {
+		s.PeakUsed = s.Used
+	}
+	if a.err != nil {
+		return a.err
+	}
+	if err := p.start(0); err != nil {
+		return err
+	}
+	return p.w.Sample(&s)
+}
+
+func (p *textParser) readEvent(word field, a *args) error {
+	at, err := strconv.ParseInt(word.value, 10, 64)
+	if err != nil || word.quoted {
+		return fmt.Errorf("%q is no line of a text twin: neither a time nor meta, device, process, frame, stack, name, part, sample", word.value)
+	}
+	e := Event{Time: Time(at), Duration: Unknown, Size: Unknown, Requested: Unknown, Allocated: Unknown, Reserved: Unknown, Device: NoDevice}
+	if e.Kind, err = ParseKind(a.word("kind")); err != nil {
+		a.fail(err)
+	}
+	var layer, class, process bool
+	for a.next() {
+		switch a.key {
+		case "duration":
+			e.Duration = a.int(64)
+		case "process":
+			e.Process, process = ProcessID(a.uint(32)), true
+		case "thread":
+			e.Thread = uint32(a.uint(32))
+		case "seq":
+			e.Seq = a.uint(64)
+		case "api":
+			e.API, err = ParseAPI(a.text())
+			a.fail(err)
+		case "layer":
+			e.Layer, err = ParseLayer(a.text())
+			a.fail(err)
+			layer = true
+		case "class":
+			e.Class, err = ParseClass(a.text())
+			a.fail(err)
+			class = true
+		case "device":
+			e.Device = Device(a.int(16))
+		case "cuctx":
+			e.CUctx = a.uint(64)
+		case "address":
+			e.Address = a.uint(64)
+		case "object":
+			e.Object = a.uint(64)
+		case "size":
+			e.Size = a.int(64)
+		case "requested":
+			e.Requested = a.int(64)
+		case "allocated":
+			e.Allocated = a.int(64)
+		case "reserved":
+			e.Reserved = a.int(64)
+		case "stream":
+			e.Stream = a.uint(64)
+		case "pool":
+			e.Pool = a.uint(64)
+		case "stack":
+			e.Stack = StackID(a.uint(32))
+		case "scope":
+			e.Scope = ScopeID(a.uint(64))
+		case "parent":
+			e.Parent = ScopeID(a.uint(64))
+		case "name":
+			e.Name = p.nameOf(a)
+		case "note":
+			e.Note = p.nameOf(a)
+		case "status":
+			e.Status = int32(a.int(32))
+		case "flags":
+			e.Flags, err = ParseFlags(a.text())
+			a.fail(err)
+		default:
+			a.unknown("an event")
+		}
+	}
+	if !process {
+		if len(p.known.processes) > 1 {
+			a.fail(fmt.Errorf("process= is needed: %d are defined", len(p.known.processes)))
+		}
+		e.Process = p.known.loneProcess()
+	}
+	info := e.API.Info()
+	if !layer {
+		e.Layer = info.Layer
+	}
+	if !class {
+		e.Class = info.Class
+	}
+	if a.err != nil {
+		return a.err
+	}
+	if err := p.start(0); err != nil {
+		return err
+	}
+	return p.w.Event(&e)
+}
+
+// nameOf is a name by id, or by its text: the first id of that text, or a new one.
+func (p *textParser) nameOf(a *args) NameID {
+	if !a.quoted {
+		return NameID(a.uint(32))
+	}
+	s := a.text()
+	if id, ok := p.names[s]; ok || a.err != nil {
+		return id
+	}
+	id := NameID(p.known.names.rows + 1)
+	for p.known.HasName(id) {
+		id++
+	}
+	p.names[s] = id
+	p.put(func(d *Defs) { d.PutName(id, s) })
+	return id
+}
+
+// A field is a word of a line, or its key=value.
+type field struct {
+	key    string // "" of a word
+	value  string
+	quoted bool
+}
+
+// splitFields splits a line that is not blank. Quotes are Go's, and may stand
+// around a word or a value.
+func splitFields(out []field, s string) ([]field, error) {
+	for s = strings.TrimLeft(s, " \t"); s != ""; s = strings.TrimLeft(s, " \t") {
+		if s[0] == '#' {
+			break
+		}
+		var f field
+		n := strings.IndexAny(s, " \t=\"")
+		if n > 0 && s[n] == '=' {
+			f.key, s = s[:n], s[n+1:]
+			n = strings.IndexAny(s, " \t\"")
+		}
+		switch {
+		case n == 0 && s[0] == '"':
+			q, err := strconv.QuotedPrefix(s)
+			if err != nil {
+				return out, fmt.Errorf("a quote is not closed, or not as Go quotes: %.40q", s)
+			}
+			if f.value, err = strconv.Unquote(q); err != nil {
+				return out, err
+			}
+			f.quoted, s = true, s[len(q):]
+			if s != "" && s[0] != ' ' && s[0] != '\t' {
+				return out, fmt.Errorf("no space after a quote: %.40q", s)
+			}
+		case n < 0:
+			f.value, s = s, ""
+		case s[n] == '"' || s[n] == '=':
+			return out, fmt.Errorf("a quote or = inside a word: %.40q", s)
+		default:
+			f.value, s = s[:n], s[n:]
+		}
+		if f.value != cleanText(f.value) {
+			return out, fmt.Errorf("a text is not UTF-8, or longer than %d bytes", MaxText)
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// args takes a line's fields one by one. The first error stays.
+type args struct {
+	fields []field
+	field  // the current one
+	err    error
+}
+
+func (a *args) fail(err error) {
+	if a.err == nil {
+		a.err = err
+	}
+}
+
+func (a *args) unknown(what string) {
+	a.fail(fmt.Errorf("%s has no key %q", what, a.key))
+}
+
+// next moves to the next key=value.
+func (a *args) next() bool {
+	if a.err != nil || len(a.fields) == 0 {
+		return false
+	}
+	a.field, a.fields = a.fields[0], a.fields[1:]
+	if a.key == "" {
+		a.fail(fmt.Errorf("%q has no key", a.value))
+	}
+	return a.err == nil
+}
+
+// word takes the next word, which has no key.
+func (a *args) word(what string) string {
+	if len(a.fields) == 0 || a.fields[0].key != "" {
+		a.fail(fmt.Errorf("%s is missing", what))
+		a.field = field{}
+		return ""
+	}
+	a.field, a.fields = a.fields[0], a.fields[1:]
+	return a.value
+}
+
+func (a *args) textWord(what string) string { return a.word(what) }
+
+func (a *args) intWord(what string, bits int) int64 {
+	a.word(what)
+	return a.int(bits)
+}
+
+func (a *args) uintWord(what string, bits int) uint64 {
+	a.word(what)
+	return a.uint(bits)
+}
+
+func (a *args) text() string { return a.value }
+
+func (a *args) int(bits int) int64 {
+	n, err := strconv.ParseInt(a.value, 0, bits)
+	if err != nil {
+		a.fail(fmt.Errorf("%s: %w", a.key, err))
+	}
+	return n
+}
+
+func (a *args) uint(bits int) uint64 {
+	n, err := strconv.ParseUint(a.value, 0, bits)
+	if err != nil {
+		a.fail(fmt.Errorf("%s: %w", a.key, err))
+	}
+	return n
+}
+
+// end holds that nothing is left.
+func (a *args) end() error {
+	if a.err == nil && len(a.fields) > 0 {
+		a.err = fmt.Errorf("%q is more than the line can hold", a.fields[0].value)
+	}
+	return a.err
+}
