@@ -1,0 +1,356 @@
+package devices
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+)
+
+// Options are what an answer covers.
+type Options struct {
+	Start    format.Time              // of the recording; times in a Report count from it
+	From, To format.Time              // both included; see Always
+	Device   func(format.Device) bool // which devices take part; nil for all
+	Sampled  bool                     // the trace has samples of devices: free bytes are NVML's
+}
+
+// Begin and End are the From and To of an answer about the whole recording.
+const (
+	Begin format.Time = math.MinInt64
+	End   format.Time = math.MaxInt64
+)
+
+// A Report is what there is to say, in bytes and in nanoseconds since the start
+// of the recording.
+type Report struct {
+	Source  string      `json:"source"` // of free bytes: nvml, acquired (total less acquired), none
+	Note    string      `json:"note,omitempty"`
+	From    int64       `json:"from_ns"`
+	To      int64       `json:"to_ns"`
+	Runs    []RunRow    `json:"runs"`
+	Devices []DeviceRow `json:"devices"`
+}
+
+// A RunRow is a stretch of time in which one device was the freest.
+type RunRow struct {
+	From   int64         `json:"from_ns"`
+	To     int64         `json:"to_ns"`
+	Device format.Device `json:"device"`
+	At     int64         `json:"free_at_start"`
+	Min    int64         `json:"free_min"`
+	Max    int64         `json:"free_max"`
+}
+
+// A DeviceRow is one device. A curve that nobody knows is nil.
+type DeviceRow struct {
+	Device     format.Device `json:"device"`
+	UUID       string        `json:"uuid,omitempty"`
+	Name       string        `json:"name,omitempty"`
+	NVML       *int32        `json:"nvml_index,omitempty"`
+	Total      int64         `json:"total"`              // -1 unknown
+	API        []int8        `json:"nvml_api,omitempty"` // versions of NVML's memory call that the samples came from
+	Samples    int64         `json:"samples"`
+	LastSample *int64        `json:"last_sample_ns,omitempty"`
+	Used       *CurveRow     `json:"used,omitempty"`
+	Free       *CurveRow     `json:"free,omitempty"`
+	Reserved   *CurveRow     `json:"reserved,omitempty"`
+	Acquired   *CurveRow     `json:"acquired,omitempty"` // exact
+}
+
+// A CurveRow is what is said of one curve. Mean is weighted by time.
+type CurveRow struct {
+	Min   int64 `json:"min"`
+	Mean  int64 `json:"mean"`
+	Max   int64 `json:"max"`
+	MaxAt int64 `json:"max_at_ns"`
+}
+
+// An Answer is filled by one pass over a trace: every event after the fold has
+// taken it, and every sample. Events and samples each come in their own order;
+// the two need not be merged.
+type Answer struct {
+	opt     Options
+	devices []device // by index
+	history *history
+	runs    []RunRow
+	first   format.Time // earliest moment of any event or sample
+	last    format.Time // latest
+	folded  bool        // an event has come
+	events  bool        // one after From has
+	samples bool        // a sample after From has
+	base    format.Time // where acquired curves begin, when not at From: the end of a first checkpoint
+}
+
+type device struct {
+	row                            format.DeviceRow
+	seen                           bool // somebody said something of it
+	total                          int64
+	used, free, reserved, acquired curve
+	api                            [3]bool // by version
+	samples                        int64
+	lastSample                     format.Time
+	live                           *live.Device
+	earlier                        *format.Sample // the newest that is not after From
+	acquiredBefore                 int64          // at From
+}
+
+// New begins an answer about the given devices; others that come up in samples
+// or events join.
+func New(rows []format.DeviceRow, opt Options) *Answer {
+	a := &Answer{opt: opt, first: End, last: Begin, base: Begin}
+	a.history = newHistory(func(r Run) {
+		a.runs = append(a.runs, RunRow{a.since(r.From), a.since(r.To), r.Device, r.At, r.Min, r.Max})
+	})
+	for _, r := range rows {
+		if d := a.device(r.ID); d != nil {
+			d.row, d.seen = r, true
+			if r.Total > 0 {
+				d.total = r.Total
+			}
+		}
+	}
+	return a
+}
+
+func (a *Answer) since(t format.Time) int64 { return int64(t - a.opt.Start) }
+
+// device returns what is known of a device, nil where it takes no part.
+func (a *Answer) device(id format.Device) *device {
+	if id < 0 || a.opt.Device != nil && !a.opt.Device(id) {
+		return nil
+	}
+	for int(id) >= len(a.devices) {
+		row := format.DeviceRow{ID: format.Device(len(a.devices)), NVML: format.Unknown}
+		a.devices = append(a.devices, device{row: row, total: format.Unknown})
+	}
+	return &a.devices[id]
+}
+
+func (a *Answer) reach(t format.Time) { a.first, a.last = min(a.first, t), max(a.last, t) }
+
+// Sample adds one NVML reading of a device. Readings of processes say nothing
+// about free memory.
+func (a *Answer) Sample(r *format.Sample) {
+	d := a.device(r.Device)
+	if d == nil || r.Process != 0 {
+		return
+	}
+	d.seen = true
+	if r.Total > 0 {
+		d.total = r.Total
+	}
+	a.reach(r.Time)
+	if r.Time <= a.opt.From {
+		s := *r
+		d.earlier = &s
+		return
+	}
+	a.enterSamples()
+	if r.Time > a.opt.To {
+		return
+	}
+	within := d.samples > 0 // else the moment of its peak may lie before From
+	a.read(d, r, r.Time)
+	if within && r.PeakUsed >= 0 {
+		d.used.reach(r.Time, r.PeakUsed)
+	}
+}
+
+// enterSamples begins the time asked for with what was read before it.
+func (a *Answer) enterSamples() {
+	if a.samples {
+		return
+	}
+	a.samples = true
+	for i := range a.devices {
+		if d := &a.devices[i]; d.earlier != nil {
+			a.read(d, d.earlier, a.opt.From)
+		}
+	}
+}
+
+func (a *Answer) read(d *device, r *format.Sample, at format.Time) {
+	d.samples++
+	d.lastSample = r.Time
+	if r.API > 0 && int(r.API) < len(d.api) {
+		d.api[r.API] = true
+	}
+	d.used.set(at, r.Used, r.Used >= 0)
+	d.reserved.set(at, r.Reserved, r.Reserved >= 0)
+	if a.opt.Sampled {
+		a.setFree(d, at, r.Free, r.Free >= 0)
+	}
+}
+
+func (a *Answer) setFree(d *device, at format.Time, free int64, known bool) {
+	d.free.set(at, free, known)
+	a.history.set(at, int(d.row.ID), free, known)
+}
+
+// Event adds what e changed; s has folded it.
+func (a *Answer) Event(s *live.State, e *format.Event) {
+	switch e.Kind {
+	case format.Live, format.LiveMapping, format.LiveTotal, format.LiveScope:
+		return // between them sums are those of no moment
+	case format.CheckpointEnd:
+		if a.first == End { // nothing came before it: the recording begins here
+			a.base = e.Time
+		}
+		a.adopt(s)
+	case format.Alloc, format.FreeFailed:
+		if d := a.device(e.Device); d != nil && d.live == nil {
+			a.adopt(s)
+		}
+	}
+	a.folded = true
+	a.reach(e.Time)
+	if e.Time <= a.opt.From || e.Kind == format.CheckpointEnd && !a.events {
+		for i := range a.devices {
+			if d := &a.devices[i]; d.live != nil {
+				d.acquiredBefore = d.live.Acquired.Now
+			}
+		}
+		return
+	}
+	a.enterEvents(e.Time)
+	if e.Time > a.opt.To {
+		return
+	}
+	for i := range a.devices {
+		if d := &a.devices[i]; d.live != nil && d.live.Acquired.Now != d.acquired.value {
+			a.setAcquired(d, e.Time, d.live.Acquired.Now)
+		}
+	}
+}
+
+// adopt looks up the fold's sums of devices that it has not yet.
+func (a *Answer) adopt(s *live.State) {
+	for _, l := range s.Devices() {
+		if d := a.device(l.ID); d != nil {
+			d.live, d.seen = l, true
+		}
+	}
+}
+
+// enterEvents begins the time asked for with what was acquired before it; t is
+// the first moment in it. A recording begins with nothing acquired, or with
+// what its first checkpoint says.
+func (a *Answer) enterEvents(t format.Time) {
+	if a.events {
+		return
+	}
+	a.events = true
+	at := a.opt.From
+	if at == Begin {
+		if at = a.base; at == Begin {
+			at = min(a.opt.Start, t)
+		}
+	}
+	for i := range a.devices {
+		if d := &a.devices[i]; d.seen {
+			a.setAcquired(d, at, d.acquiredBefore)
+		}
+	}
+}
+
+func (a *Answer) setAcquired(d *device, at format.Time, v int64) {
+	d.acquired.set(at, v, true)
+	if !a.opt.Sampled && d.total > 0 {
+		a.setFree(d, at, d.total-v, true)
+	}
+}
+
+// End closes the answer: the recording ended at the given moment, or later
+// where something was seen later.
+func (a *Answer) End(t format.Time) *Report {
+	end := max(t, a.last)
+	if a.first == End {
+		end = max(t, a.opt.Start) // an empty recording
+	}
+	end = min(end, a.opt.To)
+	if a.opt.From <= end { // what was there at From holds, although nothing may have happened since
+		a.enterSamples()
+		if a.folded {
+			a.enterEvents(end)
+		}
+	}
+	a.history.end(end)
+	from := a.opt.From
+	if from == Begin {
+		from = min(a.opt.Start, a.first)
+	}
+	r := &Report{Source: "none", From: a.since(from), To: a.since(end), Runs: a.runs, Devices: []DeviceRow{}}
+	if r.Runs == nil {
+		r.Runs = []RunRow{}
+	}
+	for i := range a.devices {
+		if d := &a.devices[i]; d.seen {
+			r.Devices = append(r.Devices, a.row(d, end))
+		}
+	}
+	switch {
+	case a.opt.Sampled:
+		r.Source = "nvml"
+	case len(r.Runs) > 0:
+		r.Source = "acquired"
+	}
+	r.Note = a.note(r)
+	return r
+}
+
+func (a *Answer) row(d *device, end format.Time) DeviceRow {
+	r := DeviceRow{Device: d.row.ID, UUID: d.row.UUID, Name: d.row.Name, Total: d.total, Samples: d.samples,
+		Used: a.curve(&d.used, end), Free: a.curve(&d.free, end), Reserved: a.curve(&d.reserved, end), Acquired: a.curve(&d.acquired, end)}
+	if d.row.NVML >= 0 {
+		r.NVML = &d.row.NVML
+	}
+	for v, seen := range d.api {
+		if seen {
+			r.API = append(r.API, int8(v))
+		}
+	}
+	if d.samples > 0 {
+		last := a.since(d.lastSample)
+		r.LastSample = &last
+	}
+	return r
+}
+
+func (a *Answer) curve(c *curve, end format.Time) *CurveRow {
+	if !c.seen {
+		return nil
+	}
+	c.advance(end)
+	return &CurveRow{Min: c.min, Mean: c.mean(), Max: c.max, MaxAt: a.since(c.maxAt)}
+}
+
+// note says in words what the free bytes are, and what is missing from them.
+func (a *Answer) note(r *Report) string {
+	switch r.Source {
+	case "acquired":
+		note := "no NVML samples: free is each device's total less what the traced processes acquired; what others hold is not seen"
+		for _, d := range r.Devices {
+			if d.Total < 0 {
+				note += fmt.Sprintf("; device %d has no known total and takes no part", d.Device)
+			}
+		}
+		return note
+	case "none":
+		return "no NVML samples and no device's total is known: nothing to say about free memory"
+	}
+	if len(r.Runs) == 0 {
+		return "no NVML sample in this time"
+	}
+	note := ""
+	for _, d := range r.Devices {
+		if d.Samples == 0 {
+			note += fmt.Sprintf("; device %d has no sample in this time", d.Device)
+		}
+	}
+	if note != "" {
+		note = note[2:]
+	}
+	return note
+}
