@@ -9,12 +9,12 @@
 
 struct driver driver = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
-	.contexts.tag = 0x51ull << 40,
-	.streams.tag = 0x52ull << 40,
-	.pools.tag = 0x53ull << 40,
-	.arrays.tag = 0x54ull << 40,
-	.graphs.tag = 0x55ull << 40,
-	.handles.tag = 0x56ull << 40,
+	.contexts.tag = 0x51ull << 56,
+	.streams.tag = 0x52ull << 56,
+	.pools.tag = 0x53ull << 56,
+	.arrays.tag = 0x54ull << 56,
+	.graphs.tag = 0x55ull << 56,
+	.handles.tag = 0x56ull << 56,
 };
 
 /* ---- injected failures ---- */

@@ -69,9 +69,8 @@ struct device {
 	CUmemoryPool builtin, current;
 };
 
-/* table maps handles to objects. Handles are numbers that can never be an
- * address of the program's, checked on each use and reused last in, first out,
- * as the real ones are. Objects are recycled and never returned to malloc: a
+/* table maps handles to objects. Handles are numbers that no address can be,
+ * checked on each use and reused last in, first out. Objects are recycled and never returned to malloc: a
  * program that races a use against a destroy reads a dead object, not a wild
  * pointer. */
 struct table {
