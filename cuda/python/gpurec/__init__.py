@@ -116,11 +116,11 @@ class LineProfileHook(scope):
 
     A stretch belongs to the thread that enters it, as CuPy's does. It leaves
     no trace in CuPy's registry of hooks, so CuPy's own LineProfileHook may be
-    active at the same time.
+    active at the same time. Give name to tell stretches apart.
     """
 
     __slots__ = ("max_depth",)
 
-    def __init__(self, max_depth: int = 0) -> None:
-        super().__init__("LineProfileHook", "cupy")
+    def __init__(self, max_depth: int = 0, *, name: str = "LineProfileHook") -> None:
+        super().__init__(name, "cupy")
         self.max_depth = max_depth

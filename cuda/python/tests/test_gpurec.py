@@ -448,6 +448,10 @@ class TestScopes(Case):
                 "with gpurec.LineProfileHook(max_depth=3) as h: gpurec.mark(str(h.max_depth))",
                 ["scope_begin LineProfileHook cupy -> 1", "mark 3", "scope_end 1"],
             ),
+            "CuPy's stretch, named": (
+                "with gpurec.LineProfileHook(name='sort'): pass",
+                ["scope_begin sort cupy -> 1", "scope_end 1"],
+            ),
             "odd names": (
                 "with scope('\\udc80é'): pass",
                 ["scope_begin ?é - -> 1", "scope_end 1"],
