@@ -138,7 +138,7 @@ type tableReader struct {
 // columns of most batches hold one value, and need decoding only once.
 type sameBuf struct {
 	raw []byte
-	n   int
+	n   int64
 }
 
 const maxSame = 256
@@ -312,7 +312,7 @@ func (r *tableReader) readBatch() error {
 	var sum int64
 	for i := range s.bufs {
 		o, n := int64(binary.LittleEndian.Uint64(list[bufferSize*i:])), int64(binary.LittleEndian.Uint64(list[bufferSize*i+8:]))
-		if o != sum || n < 0 || n > maxCompressed(maxBatchText) {
+		if o != sum || n < 0 || n > maxCompressed(r.plain(s.bufs[i], rows)) {
 			return r.corrupt("its buffer %d claims %d bytes at %d", i, n, o)
 		}
 		sum += (n + 7) &^ 7
@@ -382,26 +382,40 @@ func (r *tableReader) readEnd(left int64) error {
 }
 
 // maxCompressed is the most that n bytes can become, their length included.
-func maxCompressed(n int64) int64 { return n + n>>7 + 1024 }
+func maxCompressed(n int64) int64 {
+	if n == 0 {
+		return 0
+	}
+	return n + n>>7 + 1024
+}
 
-// decode decompresses one buffer into its column.
-func (r *tableReader) decode(i int, raw []byte) (err error) {
-	k := r.table.shape().bufs[i]
-	col := &r.b.cols[k.col]
-	dst, cell := &col.data, r.table.columns[k.col].cell
-	want := r.b.rows * cells[cell].width
+// plain is how long a buffer of so many rows is; of text, how long it may be.
+func (r *tableReader) plain(k bufShape, rows int64) int64 {
+	c := r.table.columns[k.col].cell
 	switch {
 	case k.what == bufNone:
-		if len(raw) != 0 {
-			return errors.New("a validity bitmap where nothing is null")
-		}
-		return nil
+		return 0
 	case k.what == bufOffsets:
-		dst, want = &col.offs, want+4
-	case cell == cellText:
-		want = -1
+		return 4 * (rows + 1)
+	case c == cellText:
+		return maxBatchText
 	}
-	if len(raw) == 0 && want < 0 {
+	return rows * int64(cells[c].width)
+}
+
+// decode decompresses one buffer into its column. That no more is compressed
+// than may be has been checked; a validity buffer is empty.
+func (r *tableReader) decode(i int, raw []byte) (err error) {
+	k := r.table.shape().bufs[i]
+	if k.what == bufNone {
+		return nil
+	}
+	col := &r.b.cols[k.col]
+	dst, text := &col.data, k.what == bufData && r.table.columns[k.col].cell == cellText
+	if k.what == bufOffsets {
+		dst = &col.offs
+	}
+	if len(raw) == 0 && text {
 		*dst = (*dst)[:0]
 		r.same[i].raw = r.same[i].raw[:0]
 		return nil
@@ -409,11 +423,11 @@ func (r *tableReader) decode(i int, raw []byte) (err error) {
 	if len(raw) < lengthSize {
 		return fmt.Errorf("%d bytes have no room for a length", len(raw))
 	}
-	n := int64(binary.LittleEndian.Uint64(raw))
-	if want < 0 && (n < 1 || n > maxBatchText) || want >= 0 && n != int64(want) {
+	n, plain := int64(binary.LittleEndian.Uint64(raw)), r.plain(k, int64(r.b.rows))
+	if n != plain && (!text || n < 1 || n > plain) {
 		return fmt.Errorf("it claims %d bytes for %d rows", n, r.b.rows)
 	}
-	if same := &r.same[i]; same.n == int(n) && bytes.Equal(same.raw, raw) {
+	if same := &r.same[i]; same.n == n && bytes.Equal(same.raw, raw) {
 		return nil
 	}
 	r.same[i].raw = r.same[i].raw[:0]
@@ -432,7 +446,7 @@ func (r *tableReader) decode(i int, raw []byte) (err error) {
 	}
 	*dst = out
 	if len(raw) <= maxSame {
-		r.same[i] = sameBuf{append(r.same[i].raw, raw...), int(n)}
+		r.same[i] = sameBuf{append(r.same[i].raw, raw...), n}
 	}
 	return nil
 }
