@@ -69,8 +69,6 @@ class Table:
         self.rows.append((where, what, "", "", "DIFFER"))
 
     def print(self, head=("moment", "what", "program", "trace", "")):
-        if not self.rows:
-            self.fail("-", "nothing was compared")
         rows = [head] + self.rows
         widths = [max(len(r[i]) for r in rows) for i in range(5)]
         print("== %s" % self.title)
@@ -93,7 +91,7 @@ class Fold:
             self.give(key)
             self.unknown += 1
         self.allocated += 1
-        if size or key[-1]:
+        if size:  # a pool gives out 0 bytes without giving anything
             self.live[key] = size
         self.bytes += size
         self.peak = max(self.peak, self.bytes)
@@ -136,6 +134,14 @@ def moments(trace, per_event):
             per_event(e)
 
 
+def unseen(table, rows, lines):
+    """Fails the moments that the program printed and the trace does not have."""
+    for name in rows:
+        table.fail(str(name), "not in the trace")
+    if not any("moment" in r or "step" in r for r in lines):
+        table.fail("-", "the program printed nothing to compare")
+
+
 def torch(trace, lines):
     """PyTorch's native allocator, to the byte: counts, live bytes and peak at each moment."""
     head, rows = lines[0], {r["moment"]: r for r in lines if "moment" in r}
@@ -164,8 +170,7 @@ def torch(trace, lines):
         table.row(name, "memory_allocated", r["memory_allocated"], fold.bytes)
         table.row(name, "max_memory_allocated", r["max_memory_allocated"], fold.peak)
         table.row(name, "memory_reserved", r["memory_reserved"], driver.bytes, "for information: what other libraries take of the driver is in the trace too")
-    for name in rows:
-        table.fail(name, "the moment is not in the trace")
+    unseen(table, rows, lines)
     table.row("every event", "live bytes beside PyTorch's own, %d events" % own[0], 0, own[1])
     table.row("-", "unknown and lost frees", 0, fold.unknown)
     return table.print()
@@ -197,8 +202,7 @@ def asynchronous(trace, lines, rounding=512):
         within = 0 <= more < rounding * max(1, len(fold.live))
         note = "%d more, within the driver's rounding: under %d for each of %d" % (more, rounding, len(fold.live))
         table.row(name, "memory_allocated", r["memory_allocated"], fold.bytes, note if within else None)
-    for name in rows:
-        table.fail(name, "the moment is not in the trace")
+    unseen(table, rows, lines)
     table.row("-", "events of PyTorch's symbol (this backend has none)", 0, symbol[0])
     return table.print()
 
@@ -227,8 +231,7 @@ def cupy(trace, lines):
         table.row(name, "used_bytes", r["used_bytes"], fold.bytes)
         table.row(name, "total_bytes", r["total_bytes"], driver.bytes)
         table.row(name, "acquired so far: CuPy's alloc, the driver's calls inside", echo[0], echo[1])
-    for name in rows:
-        table.fail(name, "the moment is not in the trace")
+    unseen(table, rows, lines)
     table.row("-", "unknown and lost frees", 0, fold.unknown)
     return table.print()
 
@@ -298,8 +301,7 @@ def flavours(trace, lines):
             for other in [o for o in live if o[0] == k[0]]:
                 del live[other]
             seen.append((e, "driver", "reset", 0))
-    for left in rows:
-        table.fail("%d" % left, "the step is not in the trace")
+    unseen(table, rows, lines)
     return table.print(("step", "call: events", "asked", "in trace", "taken = live + pool + rest: cause"))
 
 
@@ -314,6 +316,8 @@ def explain(table, r, seen, change, slack, live):
     size = sum(s for e, _, _, s in seen if e["kind"] in ("Alloc", "AllocFailed"))
     what = "%s: %s" % (call, ", ".join(names) or "no event")
     wrong = []
+    if cls == "reset" and [e["kind"] for e, *_ in seen] != ["Reset"]:
+        wrong.append("no reset")
     if asked and size != asked:
         wrong.append("size %d" % size)
     if cls not in ("none", "reset") and not (seen and all(c == cls for _, _, c, _ in seen)):
@@ -322,7 +326,7 @@ def explain(table, r, seen, change, slack, live):
         wrong.append("the failure is not in the trace")
     if call == "cudaDeviceReset":
         # The question after the reset makes a new context; it may not be as large.
-        cause = "everything came back; the new context differs by %d" % rest if change <= 0 else None
+        cause = "everything came back; the new context differs by %d" % rest if not live else None
         slack = 0
     elif rest == 0:
         cause = "exact"

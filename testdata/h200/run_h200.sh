@@ -1,0 +1,119 @@
+#!/bin/bash
+# Records real programs on a real GPU and compares with the frameworks' own
+# numbers. Run from the repository's root, with bin/gpurec and bin/gpuanalyze
+# built (make build); needs python3 with PyTorch and CuPy, and nvcc.
+#
+#     OUT=/tmp/out testdata/h200/run_h200.sh
+#
+# Leaves in $OUT:
+#   log.txt        everything, in order
+#   tables.txt     the comparisons; the last line says how many differ
+#   train.txt.zst cupy.txt.zst flavours.txt.zst   traces as text twins (.gz where there is no zstd)
+#   reports.tar.gz what the programs printed, and the reports of the three traces
+# Exit: 0 when every comparison agrees.
+set -u
+cd "$(dirname "$0")/../.."
+OUT=${OUT:?a directory for the results}
+H=testdata/h200
+W=$(mktemp -d)
+R=$W/reports
+mkdir -p "$OUT" "$R"
+export PYTHONUNBUFFERED=1
+PATH=$PWD/bin:$PATH
+: >"$OUT/tables.txt"
+exec > >(tee "$OUT/log.txt") 2>&1
+trap 'rm -rf "$W"' EXIT
+failed=0
+
+say() { printf '\n### %s (%ss)\n' "$*" "$SECONDS"; }
+
+# run NAME COMMAND...: records it; what it prints goes to $R/NAME.jsonl.
+run() {
+	local name=$1 begin=$SECONDS
+	shift
+	say "record $name: $*"
+	timeout 150 gpurec run -v -o "$W/$name.gpurec" -- "$@" >"$R/$name.jsonl"
+	local rc=$?
+	tail -n 2 "$R/$name.jsonl"
+	echo "exit $rc, $((SECONDS - begin)) s"
+	[ $rc = 0 ] || failed=$((failed + 1))
+	gpuanalyze events "$W/$name.gpurec" >"$W/$name.txt" || failed=$((failed + 1))
+	gpuanalyze verify "$W/$name.gpurec"
+}
+
+compare() {
+	say "compare $*"
+	python3 $H/compare.py "$@" | tee -a "$OUT/tables.txt"
+	[ "${PIPESTATUS[0]}" = 0 ] || failed=$((failed + 1))
+}
+
+# keep NAME: the text twin, compressed.
+keep() {
+	if command -v zstd >/dev/null; then
+		zstd -q -f -19 -o "$OUT/$1.txt.zst" "$W/$1.txt"
+	else
+		gzip -9 <"$W/$1.txt" >"$OUT/$1.txt.gz"
+	fi
+}
+
+reports() {
+	local name=$1
+	for report in summary lines contexts devices; do
+		gpuanalyze $report "$W/$name.gpurec" >"$R/$name.$report.txt" 2>"$R/$name.$report.err"
+		echo "$report $name: exit $?, $(wc -l <"$R/$name.$report.txt") lines; $(tail -n 1 "$R/$name.$report.err")"
+	done
+	gpuanalyze lines --at peak "$W/$name.gpurec" >"$R/$name.lines-peak.txt"
+}
+
+say "machine"
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+uname -srm
+python3 -c 'import sys, torch, cupy; print(sys.version.split()[0], "torch", torch.__version__, "cupy", cupy.__version__)'
+nvcc --version | tail -n 2
+gpurec info
+
+# The overhead, roughly: the same training bare and recorded, imports included.
+say "bare: train.py --steps 200"
+begin=$SECONDS
+python3 $H/train.py --steps 200 >"$R/bare.jsonl"
+echo "$((SECONDS - begin)) s"
+
+run native python3 $H/train.py --steps 200
+compare torch "$W/native.txt" "$R/native.jsonl"
+
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True run expandable python3 $H/train.py --steps 50
+compare torch "$W/expandable.txt" "$R/expandable.jsonl"
+
+PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync run async python3 $H/train.py --own 300 --steps 10
+compare async "$W/async.txt" "$R/async.jsonl"
+
+run cupy python3 $H/cupy_functions.py "$R/cupy"
+compare cupy "$W/cupy.txt" "$R/cupy.jsonl"
+for name in creation arithmetic matmul reductions sorting; do
+	gpuanalyze lines --scope $name "$W/cupy.gpurec" >"$R/cupy/$name.ours.txt"
+	compare text "$R/cupy/$name.txt" "$R/cupy/$name.ours.txt"
+done
+
+for kind in static shared; do
+	nvcc -cudart $kind -o "$W/flavours-$kind" testdata/programs/flavours.cu -lcuda || failed=$((failed + 1))
+	run flavours-$kind "$W/flavours-$kind"
+	compare flavours "$W/flavours-$kind.txt" "$R/flavours-$kind.jsonl"
+done
+cp "$W/flavours-static.txt" "$W/flavours.txt"
+
+# The short one to keep: the same program, fewer steps.
+run train python3 $H/train.py --steps 20
+compare torch "$W/train.txt" "$R/train.jsonl"
+reports train
+reports cupy
+reports flavours-static
+
+say "keep"
+keep train
+keep cupy
+keep flavours
+tar -C "$W" -czf "$OUT/reports.tar.gz" reports
+du -sh "$W"/*.gpurec "$OUT"/*
+echo "$failed step(s) failed or differ" | tee -a "$OUT/tables.txt"
+sleep 1 # let tee write the last lines
+exit $((failed > 0))
