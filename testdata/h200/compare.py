@@ -283,6 +283,7 @@ def flavours(trace, lines):
             seen.append((e, *of(e), e["requested"]))
         elif kind == "Map":
             maps[(k[0], e["address"])] = e["object"]
+            seen.append((e, "driver", "device", 0))
         elif kind == "Unmap":
             handle = maps.pop((k[0], e["address"]), None)
             if handle in released:
