@@ -38,6 +38,9 @@ const (
 
 // Checkpoint returns the state as rows, the CheckpointEnd included.
 func (s *State) Checkpoint(at format.Time) []format.Event {
+	if s.loading {
+		s.endLoading(nil, false)
+	}
 	var rows []format.Event
 	ps := s.Processes()
 	for _, p := range ps {
