@@ -1,0 +1,166 @@
+package cuda
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+//go:embed python/*.py python/gpurec/*.py
+var pythonFiles embed.FS
+
+// Hook returns the path of the preload library. cache is the directory to keep
+// it in, "" for the user's. say, which may be nil, hears that something is being
+// compiled, which takes seconds and happens once.
+func Hook(cache string, say func(string)) (string, error) {
+	dir, err := libraryDir(cache, say)
+	if err != nil {
+		return "", fmt.Errorf("the hook: %w", err)
+	}
+	return filepath.Join(dir, HookName), nil
+}
+
+// Simulator returns the directory of the simulated libcuda.so.1 and
+// libnvidia-ml.so.1, for LD_LIBRARY_PATH.
+func Simulator(cache string, say func(string)) (string, error) {
+	dir, err := libraryDir(cache, say)
+	if err != nil {
+		return "", fmt.Errorf("the simulated GPU: %w", err)
+	}
+	// A directory of their own: only they may come in front of the system's.
+	sim := filepath.Join(dir, "simulated")
+	if err := os.MkdirAll(sim, 0o700); err != nil {
+		return "", fmt.Errorf("the simulated GPU: %w", err)
+	}
+	for _, l := range libraries[1:] {
+		if err := os.Symlink(filepath.Join("..", l.name), filepath.Join(sim, l.name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("the simulated GPU: %w", err)
+		}
+	}
+	return sim, nil
+}
+
+// PythonDir returns the directory that goes first on PYTHONPATH: sitecustomize
+// and the package gpurec.
+func PythonDir(cache string) (string, error) {
+	k, err := key()
+	if err != nil {
+		return "", err
+	}
+	dir, err := cacheDir(cache, k)
+	if err != nil {
+		return "", fmt.Errorf("the Python package: %w", err)
+	}
+	err = fs.WalkDir(pythonFiles, "python", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, path)
+		if d.IsDir() {
+			return os.MkdirAll(to, 0o700)
+		}
+		want, err := pythonFiles.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if have, err := os.ReadFile(to); err == nil && string(have) == string(want) {
+			return nil
+		}
+		return replace(to, want)
+	})
+	if err != nil {
+		return "", fmt.Errorf("the Python package: %w", err)
+	}
+	return filepath.Join(dir, "python"), nil
+}
+
+// libraryDir is a directory with every library of this binary's sources.
+//
+//  1. there from an earlier run: done
+//  2. in the binary, from the same sources: written out
+//  3. compiled
+//
+// Each file appears by a rename, the key last, so that two first runs at once
+// do no harm.
+func libraryDir(cache string, say func(string)) (string, error) {
+	k, err := key()
+	if err != nil {
+		return "", err
+	}
+	dir, err := cacheDir(cache, k)
+	if err != nil {
+		return "", err
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, keyFile)); err == nil && string(b) == k {
+		return dir, nil
+	}
+	if b, err := built.ReadFile("hook/build/" + keyFile); err == nil && string(b) == k {
+		for _, l := range libraries {
+			b, err := built.ReadFile("hook/build/" + l.name)
+			if err == nil {
+				err = replace(filepath.Join(dir, l.name), b)
+			}
+			if err != nil {
+				return "", err
+			}
+		}
+		return dir, replace(filepath.Join(dir, keyFile), []byte(k))
+	}
+	if say != nil {
+		say(fmt.Sprintf("compiling the hook with %s into %s (once)", compiler(), dir))
+	}
+	return dir, Build(dir)
+}
+
+// cacheDir makes and returns the directory of one key. The loader splits
+// LD_PRELOAD at colons and blanks, so a home directory with one of them cannot
+// hold the hook; nor can one that cannot be written. Then it is a directory of
+// this user's alone under the temporary one.
+func cacheDir(cache, key string) (string, error) {
+	if cache == "" {
+		base, err := os.UserCacheDir()
+		if err == nil {
+			dir := filepath.Join(base, "gpurec", key)
+			if !splits(dir) && os.MkdirAll(dir, 0o700) == nil && writable(dir) {
+				return dir, nil
+			}
+		}
+		cache = filepath.Join(os.TempDir(), fmt.Sprintf("gpurec-%d", os.Getuid()))
+		if err := os.Mkdir(cache, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		// Others can write there too: what they made is not loaded into programs.
+		info, err := os.Lstat(cache)
+		if err != nil {
+			return "", err
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
+			return "", fmt.Errorf("%s belongs to somebody else: set XDG_CACHE_HOME to a directory of your own", cache)
+		}
+	}
+	dir, err := filepath.Abs(filepath.Join(cache, key))
+	if err != nil {
+		return "", err
+	}
+	if splits(dir) {
+		return "", fmt.Errorf("%q has a blank or a colon, at which the loader splits LD_PRELOAD: set XDG_CACHE_HOME to another directory", dir)
+	}
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+func splits(path string) bool { return strings.ContainsAny(path, ": \t\n") }
+
+func writable(dir string) bool {
+	f, err := os.CreateTemp(dir, ".try")
+	if err != nil {
+		return false
+	}
+	f.Close()
+	os.Remove(f.Name())
+	return true
+}

@@ -1,0 +1,453 @@
+/*
+ * doors.c - the three ways by which a program comes to a driver function:
+ *
+ *   exported    a library linked to libcuda binds to the wrapper of that name
+ *   dlsym       the answer of the real dlsym is exchanged for its wrapper
+ *   cuGetProcAddress   the same, for what the real one answers
+ *
+ * Everywhere the real look-up comes first, with the caller's own handle, and its
+ * answer is exchanged only when it is a function of libcuda that is wrapped. So
+ * the ABI (v1 or v2) and the stream flavour (_ptsz) are right by construction,
+ * what the driver lacks stays lacking, and a name that another library happens
+ * to export is left alone.
+ *
+ * dlsym's RTLD_NEXT and RTLD_DEFAULT mean something relative to the caller. A
+ * wrapper that called the real dlsym would be the caller itself, and an
+ * interposer would find itself for ever. Hence the few lines of assembly: ask
+ * gpurec_door, then jump, leaving the caller's return address in place.
+ */
+#include "hook.h"
+
+#include <dlfcn.h>
+
+#if defined(__x86_64__)
+#define OLDEST "GLIBC_2.2.5"
+#elif defined(__aarch64__)
+#define OLDEST "GLIBC_2.17"
+#else
+#error "the hook knows x86-64 and aarch64"
+#endif
+
+/* In glibc 2.34 these moved from libdl into libc under a new version. The old
+ * version is in both, so that a hook built there runs on older systems. */
+extern void *old_dlvsym(void *, const char *, const char *);
+extern void *old_dlopen(const char *, int);
+extern int old_dladdr(const void *, Dl_info *);
+__asm__(".symver old_dlvsym, dlvsym@" OLDEST);
+__asm__(".symver old_dlopen, dlopen@" OLDEST);
+__asm__(".symver old_dladdr, dladdr@" OLDEST);
+
+/* Used by the assembly. gpurec_door answers NULL for "jump to the real one",
+ * NOTHING for "there is none", else what dlsym returns. */
+__attribute__((visibility("hidden"))) void *gpurec_real_dlsym;
+__attribute__((visibility("hidden"), used)) void *gpurec_door(void *handle, const char *name);
+#define NOTHING ((void *)1)
+
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        "	.cfi_startproc\n"
+        "	endbr64\n"
+        "	push %rdi\n"
+        "	.cfi_adjust_cfa_offset 8\n"
+        "	push %rsi\n"
+        "	.cfi_adjust_cfa_offset 8\n"
+        "	sub $8, %rsp\n"
+        "	.cfi_adjust_cfa_offset 8\n"
+        "	call gpurec_door\n"
+        "	add $8, %rsp\n"
+        "	.cfi_adjust_cfa_offset -8\n"
+        "	pop %rsi\n"
+        "	.cfi_adjust_cfa_offset -8\n"
+        "	pop %rdi\n"
+        "	.cfi_adjust_cfa_offset -8\n"
+        "	test %rax, %rax\n"
+        "	jz 1f\n"
+        "	cmp $1, %rax\n"
+        "	jne 2f\n"
+        "	xor %eax, %eax\n"
+        "2:	ret\n"
+        "1:	jmp *gpurec_real_dlsym(%rip)\n"
+        "	.cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#else /* not tried on hardware yet */
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, %function\n"
+        "dlsym:\n"
+        "	.cfi_startproc\n"
+        "	hint #34\n" /* bti c */
+        "	stp x29, x30, [sp, #-32]!\n"
+        "	.cfi_def_cfa_offset 32\n"
+        "	.cfi_offset 29, -32\n"
+        "	.cfi_offset 30, -24\n"
+        "	mov x29, sp\n"
+        "	stp x0, x1, [sp, #16]\n"
+        "	bl gpurec_door\n"
+        "	mov x16, x0\n"
+        "	ldp x0, x1, [sp, #16]\n"
+        "	ldp x29, x30, [sp], #32\n"
+        "	.cfi_def_cfa_offset 0\n"
+        "	.cfi_restore 29\n"
+        "	.cfi_restore 30\n"
+        "	cbz x16, 1f\n"
+        "	cmp x16, #1\n"
+        "	csel x0, xzr, x16, eq\n"
+        "	ret\n"
+        "1:	adrp x16, gpurec_real_dlsym\n"
+        "	ldr x16, [x16, :lo12:gpurec_real_dlsym]\n"
+        "	br x16\n"
+        "	.cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#endif
+
+typedef void *dlsym_fn(void *, const char *);
+typedef CUresult proc_v1(const char *, void **, int, uint64_t);
+typedef CUresult proc_v2(const char *, void **, int, uint64_t, int *);
+
+EXPORT proc_v1 cuGetProcAddress;
+EXPORT proc_v2 cuGetProcAddress_v2;
+
+static dlsym_fn *real_dlsym(void)
+{
+	void *f = __atomic_load_n(&gpurec_real_dlsym, __ATOMIC_ACQUIRE);
+	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+	for (unsigned i = 0; f == NULL && i < sizeof versions / sizeof versions[0]; i++)
+		f = old_dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+	__atomic_store_n(&gpurec_real_dlsym, f, __ATOMIC_RELEASE);
+	dlsym_fn *typed;
+	memcpy(&typed, &f, sizeof f);
+	return typed;
+}
+
+void *gpurec_dlsym(void *handle, const char *name)
+{
+	dlsym_fn *f = real_dlsym();
+	return f ? f(handle, name) : NULL;
+}
+
+void *gpurec_dlopen(const char *name, int flags) { return old_dlopen(name, flags); }
+
+/* ---- real and wrapped ---------------------------------------------------------- */
+
+void *gpurec_real[2][HOOKED + 1];
+struct asked gpurec_asked;
+static void *real_proc_v1, *real_proc_v2;
+static void *libcuda; /* its handle: kept open, as wrappers that were handed out call into it */
+
+/* cuInit and curand both begin with cu; the driver's own names go on in capitals. */
+static bool is_driver_name(const char *s) { return s[0] == 'c' && s[1] == 'u' && s[2] >= 'A' && s[2] <= 'Z'; }
+
+static unsigned find_name(const char *name)
+{
+	for (unsigned i = 1; i <= HOOKED; i++)
+		if (strcmp(gpurec_hooked[i].symbol, name) == 0)
+			return i;
+	return 0;
+}
+
+static bool is_front(const void *p)
+{
+	for (unsigned i = 1; i <= HOOKED; i++)
+		if (p == gpurec_hooked[i].front[0] || p == gpurec_hooked[i].front[1])
+			return true;
+	return p == (void *)cuGetProcAddress || p == (void *)cuGetProcAddress_v2;
+}
+
+static bool in_libcuda(const void *p)
+{
+	Dl_info info;
+	if (!old_dladdr(p, &info) || info.dli_fname == NULL)
+		return false;
+	const char *base = strrchr(info.dli_fname, '/');
+	return strncmp(base ? base + 1 : info.dli_fname, "libcuda.so", 10) == 0;
+}
+
+static void set_once(void **slot, void *value)
+{
+	void *none = NULL;
+	if (value != NULL && !is_front(value))
+		__atomic_compare_exchange_n(slot, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* Finds everything in libcuda that wrappers call. Idempotent, so that two
+ * threads may do it at once; it calls nothing of CUDA, whose initialisation from
+ * a look-up has dead-locked others. */
+static void fill(void)
+{
+	static bool filled;
+	if (__atomic_load_n(&filled, __ATOMIC_ACQUIRE))
+		return;
+	void *h = old_dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	if (h == NULL)
+		return;
+	libcuda = h;
+	for (unsigned i = 1; i <= HOOKED; i++)
+		set_once(&gpurec_real[0][i], gpurec_dlsym(h, gpurec_hooked[i].symbol));
+	set_once(&real_proc_v1, gpurec_dlsym(h, "cuGetProcAddress"));
+	set_once(&real_proc_v2, gpurec_dlsym(h, "cuGetProcAddress_v2"));
+#define FILL_ASKED(name, parameters) \
+	{ \
+		void *p = gpurec_dlsym(h, #name); \
+		memcpy(&gpurec_asked.name, &p, sizeof p); \
+	}
+	GPUREC_ASKED(FILL_ASKED)
+#undef FILL_ASKED
+	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
+	gpurec_torch_find();
+	gpurec_python_find();
+}
+
+void *gpurec_find_real(unsigned api, unsigned which)
+{
+	void **slot = &gpurec_real[which][api];
+	void *p = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+	if (likely(p != NULL))
+		return p;
+	int err = errno;
+	gpurec_tls.depth++;
+	set_once(slot, gpurec_dlsym(RTLD_NEXT, gpurec_hooked[api].symbol)); /* another interposer, or libcuda itself */
+	fill();
+	gpurec_tls.depth--;
+	errno = err;
+	return __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+}
+
+/* The wrapper that calls p, or p where both wrappers call something else. */
+static void *exchange(unsigned api, void *p)
+{
+	for (unsigned which = 0; which < 2; which++) {
+		set_once(&gpurec_real[which][api], p);
+		if (gpurec_real[which][api] == p)
+			return gpurec_hooked[api].front[which];
+	}
+	return p;
+}
+
+/* ---- what is looked up but not wrapped ------------------------------------------- */
+
+/* Driver functions that take memory, or make memory reachable, and have no
+ * wrapper: beside the one list of wrapped ones in format/api.go. */
+static const char *const unhooked[] = {
+	"cuMemAllocPitch", "cuMemAllocHost", "cuMemHostRegister", "cuArrayCreate", "cuArray3DCreate",
+	"cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2", "cuImportExternalMemory", "cuExternalMemoryGetMappedBuffer",
+	"cuExternalMemoryGetMappedMipmappedArray", "cuMemImportFromShareableHandle", "cuMemPoolImportPointer",
+	"cuMemMapArrayAsync", "cuMemMapArrayAsync_ptsz", "cuMulticastCreate", "cuGraphAddMemAllocNode", "cuGraphAddNode",
+	"cuGraphAddNode_v2", "cuGraphInstantiate", "cuGraphicsMapResources", "cuCtxDetach", "cuCtxDestroy",
+};
+enum { UNHOOKED = sizeof unhooked / sizeof unhooked[0] };
+
+static bool noted[UNHOOKED];
+
+static bool is_unhooked(const char *name)
+{
+	for (unsigned i = 0; i < UNHOOKED; i++)
+		if (strcmp(unhooked[i], name) == 0)
+			return !__atomic_load_n(&noted[i], __ATOMIC_RELAXED);
+	return false;
+}
+
+/* Records, once a process, that a program asked for such a function. */
+static void note_unhooked(const char *name)
+{
+	for (unsigned i = 0; i < UNHOOKED; i++) {
+		if (strcmp(unhooked[i], name) != 0 || __atomic_load_n(&noted[i], __ATOMIC_RELAXED))
+			continue;
+		struct thread *t = gpurec_enter();
+		if (t == NULL)
+			return;
+		struct record r;
+		memset(&r, 0, sizeof r);
+		r.s.kind = GPUREC_KIND_UNHOOKED;
+		r.s.device = -1;
+		r.s.name = gpurec_def_name(t, unhooked[i]);
+		if (gpurec_publish(t, &r, 1, 0))
+			__atomic_store_n(&noted[i], true, __ATOMIC_RELAXED);
+		gpurec_leave();
+		return;
+	}
+}
+
+/* ---- dlsym ------------------------------------------------------------------------ */
+
+static bool is_proc(const char *name) { return strcmp(name, "cuGetProcAddress") == 0 || strcmp(name, "cuGetProcAddress_v2") == 0; }
+
+/* A name of ours, looked up in the global scope or the program's own handle: the
+ * answer may be our own export although there is no driver, which must look as
+ * if we were not there. */
+static void *door_to_front(unsigned api, bool v2, void *answer)
+{
+	if (api)
+		return gpurec_find_real(api, answer == gpurec_hooked[api].front[1]) ? answer : NULL;
+	fill();
+	return (v2 ? real_proc_v2 : real_proc_v1) ? answer : NULL;
+}
+
+static void *door(void *handle, const char *name)
+{
+	unsigned api = find_name(name);
+	bool proc = is_proc(name), v2 = proc && name[16] != 0;
+	if (handle == RTLD_DEFAULT) {
+		/* Found by the caller's own scope, ours first. Only where there is no
+		 * driver must the answer differ. */
+		if (api == 0 && !proc)
+			return NULL;
+		return door_to_front(api, v2, NOTHING) ? NULL : NOTHING;
+	}
+	if (api == 0 && !proc)
+		return NULL;
+	void *p = gpurec_dlsym(handle, name);
+	if (p == NULL)
+		return NOTHING;
+	if (is_front(p)) {
+		p = door_to_front(api, v2, p);
+		return p ? p : NOTHING;
+	}
+	fill();
+	if (!gpurec_config.on || !(handle == libcuda || in_libcuda(p)))
+		return p;
+	if (api)
+		return exchange(api, p);
+	set_once(v2 ? &real_proc_v2 : &real_proc_v1, p);
+	if (p != (v2 ? real_proc_v2 : real_proc_v1))
+		return p; /* a second libcuda */
+	return v2 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
+}
+
+void *gpurec_door(void *handle, const char *name)
+{
+	int err = errno;
+	if (real_dlsym() == NULL)
+		return NOTHING;
+	void *p = NULL;
+	/* What the driver, or a library that another look-up is just opening, asks
+	 * for is its own business; RTLD_NEXT means a function behind the caller. */
+	if (name != NULL && is_driver_name(name) && handle != RTLD_NEXT && gpurec_tls.depth == 0) {
+		gpurec_tls.depth++;
+		p = door(handle, name);
+		bool unknown = p == NULL && gpurec_config.on && handle != RTLD_DEFAULT && is_unhooked(name);
+		bool note = unknown && in_libcuda(gpurec_dlsym(handle, name));
+		gpurec_tls.depth--;
+		if (note)
+			note_unhooked(name);
+	}
+	errno = err;
+	return p;
+}
+
+/* ---- cuGetProcAddress ---------------------------------------------------------------- */
+
+/* Which function a name means from which version of CUDA on. Needed only should
+ * a driver answer with something else than the address it exports (none seen:
+ * 81 of 81 look-ups on an H200 answered with it). */
+static const struct {
+	const char *name;
+	int version;
+	const char *symbol, *per_thread;
+} versions[] = {
+	{"cuMemAlloc", 2000, "cuMemAlloc", NULL},
+	{"cuMemAlloc", 3020, "cuMemAlloc_v2", NULL},
+	{"cuMemFree", 2000, "cuMemFree", NULL},
+	{"cuMemFree", 3020, "cuMemFree_v2", NULL},
+	{"cuMemAllocPitch", 3020, "cuMemAllocPitch_v2", NULL},
+	{"cuMemAllocManaged", 6000, "cuMemAllocManaged", NULL},
+	{"cuMemAllocHost", 3020, "cuMemAllocHost_v2", NULL},
+	{"cuMemHostAlloc", 2020, "cuMemHostAlloc", NULL},
+	{"cuMemFreeHost", 2000, "cuMemFreeHost", NULL},
+	{"cuMemHostRegister", 6050, "cuMemHostRegister_v2", NULL},
+	{"cuMemHostUnregister", 4000, "cuMemHostUnregister", NULL},
+	{"cuMemAllocAsync", 11020, "cuMemAllocAsync", "cuMemAllocAsync_ptsz"},
+	{"cuMemAllocFromPoolAsync", 11020, "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz"},
+	{"cuMemFreeAsync", 11020, "cuMemFreeAsync", "cuMemFreeAsync_ptsz"},
+	{"cuMemCreate", 10020, "cuMemCreate", NULL},
+	{"cuMemRelease", 10020, "cuMemRelease", NULL},
+	{"cuMemMap", 10020, "cuMemMap", NULL},
+	{"cuMemUnmap", 10020, "cuMemUnmap", NULL},
+	{"cuMemRetainAllocationHandle", 11000, "cuMemRetainAllocationHandle", NULL},
+	{"cuArrayCreate", 3020, "cuArrayCreate_v2", NULL},
+	{"cuArray3DCreate", 3020, "cuArray3DCreate_v2", NULL},
+	{"cuArrayDestroy", 2000, "cuArrayDestroy", NULL},
+	{"cuMipmappedArrayCreate", 5000, "cuMipmappedArrayCreate", NULL},
+	{"cuMipmappedArrayDestroy", 5000, "cuMipmappedArrayDestroy", NULL},
+	{"cuDevicePrimaryCtxReset", 7000, "cuDevicePrimaryCtxReset", NULL},
+	{"cuDevicePrimaryCtxReset", 11000, "cuDevicePrimaryCtxReset_v2", NULL},
+	{"cuDevicePrimaryCtxRelease", 7000, "cuDevicePrimaryCtxRelease", NULL},
+	{"cuDevicePrimaryCtxRelease", 11000, "cuDevicePrimaryCtxRelease_v2", NULL},
+	{"cuCtxDestroy", 4000, "cuCtxDestroy_v2", NULL},
+};
+
+static unsigned find_version(const char *name, int version, uint64_t flags)
+{
+	const char *symbol = NULL;
+	for (unsigned i = 0; i < sizeof versions / sizeof versions[0]; i++)
+		if (versions[i].version <= version && strcmp(versions[i].name, name) == 0)
+			symbol = flags & 2 && versions[i].per_thread ? versions[i].per_thread : versions[i].symbol;
+	return symbol ? find_name(symbol) : 0;
+}
+
+/* Exchanges what the driver answered. */
+static void *translate(const char *name, int version, uint64_t flags, void *p)
+{
+	if (name == NULL)
+		return p;
+	fill();
+	if (p == real_proc_v1)
+		return (void *)cuGetProcAddress;
+	if (p == real_proc_v2)
+		return (void *)cuGetProcAddress_v2;
+	if (is_proc(name) && p != NULL) {
+		/* Not the exported one: told apart by the version that was asked for. */
+		bool v2 = version >= 12000;
+		set_once(v2 ? &real_proc_v2 : &real_proc_v1, p);
+		if (p == (v2 ? real_proc_v2 : real_proc_v1))
+			return v2 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
+		return p;
+	}
+	for (unsigned which = 0; which < 2; which++)
+		for (unsigned api = 1; api <= HOOKED; api++)
+			if (gpurec_real[which][api] == p)
+				return gpurec_hooked[api].front[which];
+	unsigned api = find_version(name, version, flags);
+	if (api)
+		return exchange(api, p);
+	note_unhooked(name);
+	return p;
+}
+
+enum { SUCCESS = 0, NOT_FOUND = 500 };
+
+CUresult cuGetProcAddress(const char *name, void **to, int version, uint64_t flags)
+{
+	fill();
+	proc_v1 *real;
+	memcpy(&real, &real_proc_v1, sizeof real);
+	if (real == NULL)
+		return NOT_FOUND;
+	if (!gpurec_config.on || gpurec_tls.depth > 0)
+		return real(name, to, version, flags);
+	CUresult r = real(name, to, version, flags);
+	int err = errno;
+	if (r == SUCCESS && to != NULL && *to != NULL)
+		*to = translate(name, version, flags, *to);
+	errno = err;
+	return r;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags, int *status)
+{
+	fill();
+	proc_v2 *real;
+	memcpy(&real, &real_proc_v2, sizeof real);
+	if (real == NULL)
+		return NOT_FOUND;
+	if (!gpurec_config.on || gpurec_tls.depth > 0)
+		return real(name, to, version, flags, status);
+	CUresult r = real(name, to, version, flags, status);
+	int err = errno;
+	if (r == SUCCESS && to != NULL && *to != NULL)
+		*to = translate(name, version, flags, *to);
+	errno = err;
+	return r;
+}

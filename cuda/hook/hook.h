@@ -1,0 +1,246 @@
+/*
+ * hook.h - the inside of the preload library.
+ *
+ *   doors.c   how calls come in: dlsym, cuGetProcAddress, exported symbols
+ *   call.c    one recorded call of the driver; its wrappers are in driver.c, array.c
+ *   torch.c   PyTorch's reports                   cupy.c   CuPy's
+ *   nvtx.c    NVTX ranges and marks                     api.c    gpurec.h
+ *   stack.c   definitions: what has been sent           python.c CPython's frames
+ *   lane.c    birth, publishing, a full lane            thread.c threads, forks, ends
+ *   config.c  the environment
+ *
+ * The hook is a guest. It never exits, aborts, prints unasked, changes errno or
+ * a result, or takes a lock that another thread can hold. In doubt it drops,
+ * counts, and calls the real function. It allocates by mmap only, calls the
+ * kernel by syscall(2) (libc's wrappers are cancellation points, and a
+ * cancelled thread would never make the real call), and does nothing at all
+ * until the process looks up a CUDA symbol or makes its first event.
+ */
+#ifndef HOOK_H
+#define HOOK_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "gpurec.h"
+#include "wire.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* ---- config.c ---------------------------------------------------------- */
+
+struct config {
+	bool on;      /* a recorder's socket was named */
+	bool verbose; /* say on stderr why the hook is off */
+	bool wait;    /* what a full lane does before the recorder has said */
+	bool stacks;  /* Python frames are wanted */
+	unsigned max_frames;
+	uint64_t lane_size; /* bytes of a ring */
+	char socket[108];
+	char chain[4096]; /* the NVTX tool that was there before us */
+};
+extern struct config gpurec_config;
+
+/* Writes "gpurec: TEXT" to stderr when asked to be verbose. */
+void gpurec_say(const char *text);
+
+/* ---- thread.c ---------------------------------------------------------- */
+
+#define MAX_DEFS (GPUREC_MAX_FRAMES + 8)
+#define SENT_STACKS 8192
+#define SENT_CODES 4096
+#define SENT_NAMES 1024
+#define MAX_DOMAINS 64 /* NVTX domains whose depth one thread tracks */
+
+/* A definition that waits for its event. */
+struct def {
+	uint8_t kind; /* GPUREC_WIRE_CODE, STACK, NAME, DEVICE */
+	uint8_t unit;
+	uint16_t number; /* a device's ordinal */
+	uint32_t bytes;  /* in the ring, a multiple of a slot */
+	uint32_t length; /* of a text */
+	uint64_t key;
+	const void *from; /* the code object, the text */
+};
+
+/*
+ * What a lane's present thread knows. It belongs to the lane: the next thread
+ * that gets the lane inherits what has been sent.
+ */
+struct thread {
+	gpurec_lane *lane; /* NULL: not born yet */
+	unsigned char *ring;
+	uint64_t capacity;
+	uint64_t head; /* the lane's, privately */
+	uint64_t tail; /* the consumer's when last looked at */
+	uint64_t seq;
+	uint64_t born;
+	uint64_t retry; /* no birth before this time */
+	uint64_t wait_from, waited; /* the present second of waiting */
+	uint64_t held;              /* ns waited in all */
+	uint32_t epoch;
+	uint32_t tid;
+	bool begun; /* its ThreadBegin is in the lane */
+	unsigned slot;
+	uint64_t devices; /* ordinals whose definition has been sent */
+
+	unsigned ndefs;
+	unsigned nframes, frames_dropped;
+	struct def defs[MAX_DEFS];
+	gpurec_frame frames[GPUREC_MAX_FRAMES]; /* innermost first */
+	const void *codes[GPUREC_MAX_FRAMES];
+
+	unsigned ndomains;
+	struct {
+		const void *domain;
+		int depth;
+	} domains[MAX_DOMAINS];
+
+	uint64_t sent_stacks[SENT_STACKS];
+	uint64_t sent_codes[SENT_CODES];
+	uint64_t sent_names[SENT_NAMES];
+};
+
+/* Small, so that it fits where a library opened late finds room for it. */
+struct tls {
+	struct thread *self;
+	uint32_t generation; /* of self: another one's block may be gone */
+	uint32_t depth;      /* >0: inside the hook or inside a real call: be silent */
+	uint32_t pool;       /* open gpurec_pool_enter */
+	uint64_t retry;      /* no block before this time */
+};
+extern __thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/*
+ * Every event begins with gpurec_enter and ends with gpurec_leave. NULL: this
+ * is not to be recorded (off, nested, or no lane: then it has been counted).
+ */
+struct thread *gpurec_enter(void);
+static inline void gpurec_leave(void) { gpurec_tls.depth--; }
+
+/* Whether t is still this thread's: false in a child forked since. */
+bool gpurec_still(struct thread *t);
+
+/* A number unique in this process and its children so far. */
+uint64_t gpurec_unique(void);
+
+/* Memory that is never given back, zeroed; NULL when there is none. */
+void *gpurec_keep(size_t bytes);
+
+/* ---- lane.c ------------------------------------------------------------ */
+
+extern bool gpurec_off; /* no recorder: for good */
+extern uint64_t gpurec_missed; /* events of threads without a lane, not yet in a lane's count */
+
+uint64_t gpurec_now(void);
+bool gpurec_lane_birth(struct thread *t);
+void gpurec_lane_reset(void); /* in a child: no lanes yet */
+void gpurec_lane_forget(struct thread *t, uint32_t epoch); /* the recorder has forgotten what was sent */
+
+/* One event: a gpurec_event (or scope, thread), and a gpurec_call when it is two slots. */
+struct record {
+	union {
+		gpurec_event e;
+		gpurec_scope s;
+		gpurec_thread t;
+	};
+	gpurec_call c;
+};
+_Static_assert(sizeof(struct record) == 2 * GPUREC_SLOT_SIZE, "a record is two slots");
+
+/*
+ * Publishes the waiting definitions and r together, or drops them together and
+ * counts one. start is the time before a call (its duration is then taken here),
+ * or 0. r's time and seq are filled in.
+ */
+bool gpurec_publish(struct thread *t, struct record *r, unsigned slots, uint64_t start);
+
+/* Publishes the waiting definitions alone; what does not fit keeps waiting. */
+void gpurec_publish_defs(struct thread *t);
+
+/* ---- stack.c ----------------------------------------------------------- */
+
+/* Each returns what the event carries and adds what the recorder does not know yet. */
+uint64_t gpurec_def_stack(struct thread *t, int skip);
+uint64_t gpurec_def_name(struct thread *t, const char *text);
+uint64_t gpurec_def_text(struct thread *t, const void *text, size_t bytes, unsigned unit);
+int16_t gpurec_def_device(struct thread *t, int ordinal, bool ask);
+
+uint64_t gpurec_text_hash(const void *text, size_t bytes, unsigned unit);
+void gpurec_def_write(const struct thread *t, const struct def *d, unsigned char *to);
+void gpurec_def_sent(struct thread *t, const struct def *d);
+
+static inline uint64_t gpurec_mix(uint64_t h, uint64_t x)
+{
+	h = (h ^ x) * 0x9e3779b97f4a7c15ull;
+	return h ^ (h >> 29);
+}
+
+/* ---- python.c ---------------------------------------------------------- */
+
+extern uint32_t gpurec_python; /* 0x030b0700 for 3.11.7, 0: none, or not one that can be read */
+
+void gpurec_python_find(void);
+/* Fills t->frames and t->codes; the number of frames. */
+unsigned gpurec_python_walk(struct thread *t, unsigned max, int skip);
+uint32_t gpurec_code_bytes(const void *code, uint32_t limit);
+void gpurec_code_write(const void *code, uint64_t key, uint32_t bytes, unsigned char *to);
+
+/* ---- doors.c, driver.c, torch.c ------------------------------------------ */
+
+typedef int CUresult;
+typedef int CUdevice;
+
+/* The number of GPUREC_HOOKED rows; an API's number is its index. */
+#define COUNT_ROW(number, symbol, layer, class, kind) +1
+enum { HOOKED = 0 GPUREC_HOOKED(COUNT_ROW) };
+#undef COUNT_ROW
+
+/*
+ * A wrapped function. There are two wrappers of each, because two addresses may
+ * stand for one name (a thunk that cuGetProcAddress makes up, a second libcuda):
+ * each wrapper calls the address it was handed out for.
+ */
+struct hooked {
+	const char *symbol;
+	void *const *front; /* two */
+	uint8_t layer, class, kind;
+};
+extern const struct hooked gpurec_hooked[HOOKED + 1];
+extern void *gpurec_real[2][HOOKED + 1];
+
+/* The driver's functions that the wrappers call themselves: X(name, parameters). */
+#define GPUREC_ASKED(X) \
+	X(cuCtxGetDevice, (CUdevice * device)) \
+	X(cuCtxGetCurrent, (void **ctx)) \
+	X(cuStreamIsCapturing, (void *stream, int *status)) \
+	X(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active)) \
+	X(cuDeviceGetUuid, (void *uuid, CUdevice device)) \
+	X(cuDeviceGetUuid_v2, (void *uuid, CUdevice device)) \
+	X(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device)) \
+	X(cuDeviceGetName, (char *name, int length, CUdevice device))
+struct asked {
+#define ASKED_FIELD(name, parameters) CUresult(*name) parameters;
+	GPUREC_ASKED(ASKED_FIELD)
+#undef ASKED_FIELD
+};
+extern struct asked gpurec_asked;
+
+/* Finds the real function of a wrapper; NULL when there is no driver. */
+void *gpurec_find_real(unsigned api, unsigned which);
+
+/* dlsym and dlopen of libc, with the hook as their caller. */
+void *gpurec_dlsym(void *handle, const char *name);
+void *gpurec_dlopen(const char *name, int flags);
+
+void gpurec_torch_find(void);
+
+#endif

@@ -1,0 +1,445 @@
+/*
+ * lane.c - a lane's birth, and publishing into it. The reader is package
+ * recorder/ring, which also has this writer in Go.
+ *
+ *   tail          head
+ *    │             │            capacity
+ *    ▼             ▼               │
+ *   [■■■■■■■■■■■■■■.................]    a record is never split over the end:
+ *                                        a pad fills what is left there
+ *
+ * One writer and one reader, so no compare-and-swap, no shared cursor, and
+ * nothing half-written to repair when the writer dies: a record exists once
+ * head has passed it.
+ */
+#include "hook.h"
+
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+#ifndef MFD_ALLOW_SEALING
+#define MFD_CLOEXEC 1u
+#define MFD_ALLOW_SEALING 2u
+#endif
+#ifndef F_ADD_SEALS
+#define F_ADD_SEALS 1033
+#endif
+enum { SEAL_SEAL = 1, SEAL_SHRINK = 2, SEAL_GROW = 4 };
+
+#define SECOND 1000000000ull
+#define STALE SECOND /* a heartbeat of that age: nobody reads */
+#define NAP 50000    /* ns, between two looks at a full lane */
+
+bool gpurec_off;
+uint64_t gpurec_missed;
+
+static uint64_t lane_bytes;   /* of this process */
+static uint64_t start_time;   /* of this process, 0 not read yet */
+
+uint64_t gpurec_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+void gpurec_lane_reset(void)
+{
+	lane_bytes = 0;
+	start_time = 0;
+}
+
+/* ---- birth --------------------------------------------------------------- */
+
+/* Field 22 of /proc/self/stat: with the pid it names a process. The second
+ * field is the program's name, which may hold anything but ends at the last ). */
+static uint64_t read_start_time(void)
+{
+	char b[1024];
+	long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	long n = syscall(SYS_read, fd, b, sizeof b - 1);
+	syscall(SYS_close, fd);
+	if (n <= 0)
+		return 0;
+	b[n] = 0;
+	char *p = strrchr(b, ')');
+	for (int field = 2; p != NULL && field < 22; field++) {
+		p = strchr(p, ' ');
+		if (p)
+			p++;
+	}
+	uint64_t t = 0;
+	for (; p != NULL && *p >= '0' && *p <= '9'; p++)
+		t = t * 10 + (uint64_t)(*p - '0');
+	return t;
+}
+
+static uint64_t image(void)
+{
+	uint64_t first = 0;
+	const void *random = (const void *)getauxval(AT_RANDOM);
+	if (random)
+		memcpy(&first, random, sizeof first);
+	return first;
+}
+
+/* A sealed memory file of the lane's size; -1 with errno. ftruncate beyond
+ * RLIMIT_FSIZE would raise SIGXFSZ and end the program. */
+static int make_file(uint64_t size)
+{
+	uint64_t limit[2] = {0, 0};
+	if (syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, limit) == 0 && limit[0] < size) {
+		errno = EFBIG;
+		return -1;
+	}
+	long fd = syscall(SYS_memfd_create, "gpurec lane", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = syscall(SYS_memfd_create, "gpurec lane", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -1;
+	if (syscall(SYS_ftruncate, fd, size) != 0 ||
+	    syscall(SYS_fcntl, fd, F_ADD_SEALS, SEAL_SEAL | SEAL_SHRINK | SEAL_GROW) != 0) {
+		int err = errno;
+		syscall(SYS_close, fd);
+		errno = err;
+		return -1;
+	}
+	return (int)fd;
+}
+
+/* Sends hello and the lane's file to the recorder; 0 or an errno. */
+static int introduce(int file, const gpurec_hello *hello)
+{
+	long s = syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (s < 0)
+		return errno;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	memcpy(address.sun_path, gpurec_config.socket, sizeof address.sun_path);
+
+	struct iovec data = {(void *)(uintptr_t)hello, sizeof *hello};
+	union {
+		char bytes[CMSG_SPACE(sizeof file)];
+		struct cmsghdr align;
+	} control = {{0}};
+	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof file);
+	memcpy(CMSG_DATA(c), &file, sizeof file);
+
+	int err = 0;
+	if (syscall(SYS_connect, s, &address, sizeof address) != 0 || syscall(SYS_sendmsg, s, &m, MSG_NOSIGNAL) < 0)
+		err = errno;
+	syscall(SYS_close, s);
+	return err;
+}
+
+static uint64_t realtime(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * A thread's first event makes its lane:
+ *
+ *  1 a file of memory, of fixed size, sealed
+ *  2 mapped, and kept out of core dumps
+ *  3 its header
+ *  4 a connection, one message with the file, both closed
+ *
+ * No descriptor outlives this: programs close and reuse numbers, and a forked
+ * worker would hold a connection open. Where nobody listens the hook is off for
+ * good; after any other failure the event is lost, counted, and the next one
+ * after 100 ms tries again.
+ */
+bool gpurec_lane_birth(struct thread *t)
+{
+	uint64_t capacity = gpurec_config.lane_size, size = GPUREC_LANE_HEADER_SIZE + capacity;
+	if (__atomic_add_fetch(&lane_bytes, capacity, __ATOMIC_RELAXED) > GPUREC_MAX_LANE_BYTES)
+		goto refused;
+	int file = make_file(size);
+	if (file < 0) {
+		gpurec_say("no lane: no sealed memory file of its size can be made");
+		goto refused;
+	}
+	long p = syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (p == -1) {
+		syscall(SYS_close, file);
+		goto refused;
+	}
+	syscall(SYS_madvise, p, size, MADV_DONTDUMP);
+	if (start_time == 0)
+		start_time = read_start_time();
+
+	gpurec_lane *lane = (gpurec_lane *)p;
+	lane->magic = GPUREC_LANE_MAGIC;
+	lane->version = GPUREC_VERSION;
+	lane->header = GPUREC_LANE_HEADER_SIZE;
+	lane->capacity = capacity;
+	lane->pid = (uint32_t)syscall(SYS_getpid);
+	lane->tid = t->tid;
+
+	gpurec_hello hello = {
+		.magic = GPUREC_HELLO_MAGIC,
+		.version = GPUREC_VERSION,
+		.pid = lane->pid,
+		.tid = lane->tid,
+		.python = gpurec_python,
+		.start_time = start_time,
+		.image = image(),
+		.monotonic = gpurec_now(),
+		.realtime = realtime(),
+		.capacity = capacity,
+	};
+	int err = introduce(file, &hello);
+	syscall(SYS_close, file);
+	if (err) {
+		syscall(SYS_munmap, p, size);
+		if (err == ECONNREFUSED || err == ENOENT || err == EACCES) {
+			__atomic_store_n(&gpurec_off, true, __ATOMIC_RELAXED);
+			gpurec_say("off: no recorder listens at " GPUREC_ENV_SOCKET);
+		}
+		goto refused;
+	}
+	t->lane = lane;
+	t->ring = (unsigned char *)p + GPUREC_LANE_HEADER_SIZE;
+	t->capacity = capacity;
+	t->head = t->tail = t->seq = 0;
+	t->born = hello.monotonic;
+	t->retry = 0;
+	return true;
+
+refused:
+	__atomic_sub_fetch(&lane_bytes, capacity, __ATOMIC_RELAXED);
+	return false;
+}
+
+/* ---- publishing ------------------------------------------------------------ */
+
+/* Where n bytes lie that come next after at: here, or at the ring's start. */
+static uint64_t place(const struct thread *t, uint64_t at, uint64_t n)
+{
+	uint64_t left = t->capacity - (at & (t->capacity - 1));
+	return n > left ? at + left : at;
+}
+
+/* The head after defs[0, n) and a record of the given bytes. */
+static uint64_t plan(const struct thread *t, unsigned n, uint64_t bytes)
+{
+	uint64_t at = t->head;
+	for (unsigned i = 0; i < n; i++)
+		at = place(t, at, t->defs[i].bytes) + t->defs[i].bytes;
+	return place(t, at, bytes) + bytes;
+}
+
+/* Above 7/8 there is room for everything but an Alloc: a lost Alloc hides its
+ * own memory, a lost Free is a leak for the rest of the trace. */
+static bool fits(struct thread *t, uint64_t end, bool alloc)
+{
+	uint64_t most = alloc ? t->capacity - t->capacity / 8 : t->capacity;
+	if (end - t->tail <= most)
+		return true;
+	t->tail = __atomic_load_n(&t->lane->tail, __ATOMIC_ACQUIRE); /* pairs with the store in Consumer.Read */
+	return end - t->tail <= most;
+}
+
+/*
+ * With --on-full wait, naps until there is room: within the recorder's budget a
+ * second, and only while it gives a sign of life. Before it has given the first
+ * one the environment says whether to wait. Never called while busy is set: the
+ * recorder would hold everything back for us, and we wait for it.
+ */
+static bool wait_for_room(struct thread *t, uint64_t end, bool alloc)
+{
+	for (;;) {
+		uint64_t beat = __atomic_load_n(&t->lane->heartbeat, __ATOMIC_RELAXED);
+		bool wait = beat ? __atomic_load_n(&t->lane->on_full, __ATOMIC_RELAXED) == 1 : gpurec_config.wait;
+		uint64_t budget = beat ? __atomic_load_n(&t->lane->wait_budget, __ATOMIC_RELAXED) : SECOND;
+		uint64_t now = gpurec_now();
+		if (!wait || now > (beat ? beat : t->born) + STALE)
+			return false;
+		if (now >= t->wait_from + SECOND) {
+			t->wait_from = now;
+			t->waited = 0;
+		}
+		if (t->waited >= budget)
+			return false;
+		struct timespec nap = {0, NAP};
+		syscall(SYS_nanosleep, &nap, NULL);
+		now = gpurec_now() - now;
+		t->waited += now;
+		t->held += now;
+		if (fits(t, end, alloc))
+			return true;
+	}
+}
+
+static void refuse(struct thread *t)
+{
+	__atomic_store_n(&t->lane->seq, ++t->seq, __ATOMIC_RELAXED);
+	__atomic_store_n(&t->lane->dropped, t->lane->dropped + 1, __ATOMIC_RELAXED);
+}
+
+/* Events of threads that have no lane are counted in one that is there. */
+static void take_missed(struct thread *t)
+{
+	uint64_t n = __atomic_exchange_n(&gpurec_missed, 0, __ATOMIC_RELAXED);
+	t->seq += n;
+	__atomic_store_n(&t->lane->seq, t->seq, __ATOMIC_RELAXED);
+	__atomic_store_n(&t->lane->dropped, t->lane->dropped + n, __ATOMIC_RELAXED);
+}
+
+static unsigned char *at(const struct thread *t, uint64_t place) { return t->ring + (place & (t->capacity - 1)); }
+
+/* Fills the ring from one place to another with a pad. */
+static void pad(const struct thread *t, uint64_t from, uint64_t to)
+{
+	gpurec_head h = {.slots = (uint16_t)((to - from) / GPUREC_SLOT_SIZE), .kind = GPUREC_WIRE_PAD};
+	if (to > from)
+		memcpy(at(t, from), &h, sizeof h);
+}
+
+/*
+ * Writes defs[0, n) and then r, which may be NULL, and publishes them together.
+ * There is room. The order is what the recorder's watermark stands on:
+ *
+ *  1 busy = 1, a plain store before the clock in program order
+ *  2 the clock
+ *  3 the copy
+ *  4 head, with release
+ *  5 busy = 0
+ *
+ * Between 1 and 5 is no call that could wait, no walk and no lock. A busy word
+ * set after the clock read let 241 of 72 million events come late when tried.
+ */
+static void write_all(struct thread *t, unsigned n, struct record *r, unsigned slots, uint64_t start)
+{
+	__atomic_store_n(&t->lane->busy, 1, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	uint64_t now = gpurec_now(), to = t->head;
+	for (unsigned i = 0; i < n; i++) {
+		const struct def *d = &t->defs[i];
+		uint64_t here = place(t, to, d->bytes);
+		pad(t, to, here);
+		gpurec_def_write(t, d, at(t, here));
+		gpurec_head h = {now, (uint32_t)t->seq, (uint16_t)(d->bytes / GPUREC_SLOT_SIZE), d->kind, 0};
+		memcpy(at(t, here), &h, sizeof h);
+		to = here + d->bytes;
+	}
+	if (r) {
+		uint64_t bytes = (uint64_t)slots * GPUREC_SLOT_SIZE, here = place(t, to, bytes);
+		pad(t, to, here);
+		r->e.time = now;
+		r->e.seq = (uint32_t)t->seq++;
+		r->e.slots = (uint16_t)slots;
+		if (start)
+			r->c.duration = (int64_t)(now - start);
+		memcpy(at(t, here), r, bytes);
+		to = here + bytes;
+		__atomic_store_n(&t->lane->seq, t->seq, __ATOMIC_RELAXED);
+	}
+	t->head = to;
+	__atomic_store_n(&t->lane->head, to, __ATOMIC_RELEASE); /* pairs with the load in Consumer.Read */
+	__atomic_store_n(&t->lane->busy, 0, __ATOMIC_RELEASE);
+}
+
+static void forget_defs(struct thread *t, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		gpurec_def_sent(t, &t->defs[i]);
+	t->ndefs -= n;
+	memmove(t->defs, t->defs + n, t->ndefs * sizeof t->defs[0]);
+}
+
+/* Publishes as many of the first definitions as come to a quarter of the lane;
+ * the number, 0 without room. */
+static unsigned publish_some(struct thread *t)
+{
+	uint64_t bytes = 0;
+	unsigned n = 0;
+	while (n < t->ndefs && (n == 0 || bytes + t->defs[n].bytes <= t->capacity / 4))
+		bytes += t->defs[n++].bytes;
+	uint64_t end = plan(t, n, 0);
+	if (n == 0 || (!fits(t, end, true) && !wait_for_room(t, end, true)))
+		return 0;
+	write_all(t, n, NULL, 0, 0);
+	forget_defs(t, n);
+	return n;
+}
+
+/* What the recorder forgot, this lane has not sent. */
+void gpurec_lane_forget(struct thread *t, uint32_t epoch)
+{
+	t->epoch = epoch;
+	t->devices = 0;
+	memset(t->sent_stacks, 0, sizeof t->sent_stacks);
+	memset(t->sent_codes, 0, sizeof t->sent_codes);
+	memset(t->sent_names, 0, sizeof t->sent_names);
+}
+
+void gpurec_publish_defs(struct thread *t)
+{
+	while (t->ndefs > 0 && publish_some(t) > 0)
+		;
+}
+
+/* A lane's use by a thread begins with who that is. */
+static bool begin(struct thread *t)
+{
+	struct record r;
+	memset(&r, 0, sizeof r);
+	r.t.kind = GPUREC_KIND_THREAD_BEGIN;
+	r.t.device = -1;
+	r.t.tid = t->tid;
+	syscall(SYS_prctl, 16 /* PR_GET_NAME */, r.t.name, 0, 0, 0);
+	uint64_t end = plan(t, 0, GPUREC_SLOT_SIZE);
+	if (!fits(t, end, false))
+		return false;
+	write_all(t, 0, &r, 1, 0);
+	t->begun = true;
+	return true;
+}
+
+bool gpurec_publish(struct thread *t, struct record *r, unsigned slots, uint64_t start)
+{
+	bool alloc = r->e.kind == GPUREC_KIND_ALLOC, ok = true;
+	uint64_t bytes = (uint64_t)slots * GPUREC_SLOT_SIZE, before = t->held;
+
+	if (alloc && r->e.size < 0)
+		r->e.size = 0; /* the reader closes a lane that says so; a program may say anything */
+	if (unlikely(__atomic_load_n(&gpurec_missed, __ATOMIC_RELAXED) != 0))
+		take_missed(t);
+	if (unlikely(!t->begun))
+		ok = begin(t);
+
+	/* Definitions too large for one group go ahead alone: they harm nobody when
+	 * their event is then refused, and are remembered as sent because they are. */
+	while (ok && t->ndefs > 0 && plan(t, t->ndefs, bytes) - t->head > t->capacity / 4 + bytes)
+		ok = publish_some(t) > 0;
+	uint64_t end = plan(t, t->ndefs, bytes);
+	if (!ok || (!fits(t, end, alloc) && !wait_for_room(t, end, alloc))) {
+		refuse(t);
+		t->ndefs = 0;
+		return false;
+	}
+	if (start)
+		start += t->held - before; /* a call's duration is the call's alone */
+	write_all(t, t->ndefs, r, slots, start);
+	forget_defs(t, t->ndefs);
+	return true;
+}

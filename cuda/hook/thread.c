@@ -1,0 +1,263 @@
+/*
+ * thread.c - which lane is this thread's.
+ *
+ *   gpurec_tls.self ──► struct thread ──► lane
+ *         ▲                  ▲
+ *     this thread       table[i], taken[i]: every block of the process
+ *
+ * A block is taken by a thread at its first event and given back when the
+ * thread ends, lane and all: lanes are few and dear, threads may be many and
+ * short. Neither a socket nor a pidfd shows the recorder a thread's end, so the
+ * next thread says who it is with a ThreadBegin.
+ *
+ * fork: a child has copies of all of this but must not write into its parent's
+ * lanes. A page that the kernel wipes in children (MADV_WIPEONFORK, Linux 4.14)
+ * holds a generation; a block counts only while it is of the present one. This
+ * also covers children made by a raw clone, which atfork handlers miss, and
+ * costs a load where getpid would be a system call. In a vfork child, memory and
+ * so the lane are the parent's, which is asleep: nothing is to be done.
+ */
+#include "hook.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+__thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+#define RETRY_NS 100000000ull
+
+enum { NONE = 0, CHANGING = 1, FIRST_GENERATION = 2 };
+
+static uint32_t *wiped;       /* the page; NULL before the first event */
+static uint32_t generations;  /* in common memory: a child goes on counting */
+static uint32_t generation_here; /* where no page can be wiped: of this pid */
+static int32_t pid_here;
+
+static struct thread *table[GPUREC_MAX_LANES];
+static uint32_t taken[GPUREC_MAX_LANES];
+static uint32_t blocks; /* of table in use */
+
+static uint64_t unique;
+
+/* pthread's, by dlsym: in glibc before 2.34 they are in a library that a
+ * program without threads does not have. */
+static int (*key_create)(unsigned *key, void (*destructor)(void *));
+static int (*set_specific)(unsigned key, const void *value);
+static unsigned key;
+static uint32_t key_state; /* 0 not made, 1 being made, 2 made, 3 there is none */
+
+static void *map(size_t bytes)
+{
+	long p = syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p == -1 ? NULL : (void *)p;
+}
+
+/* Everything a child has from its parent is forgotten. Blocks and lanes are
+ * unmapped, so that a long-lived worker does not hold its parent's memory; the
+ * one thread that a child has may still point to its block, which its
+ * generation forbids it to use. */
+static void reset(void)
+{
+	for (unsigned i = 0; i < GPUREC_MAX_LANES; i++) {
+		struct thread *t = table[i];
+		if (t == NULL)
+			continue;
+		if (t->lane)
+			syscall(SYS_munmap, t->lane, GPUREC_LANE_HEADER_SIZE + t->capacity);
+		syscall(SYS_munmap, t, sizeof *t);
+		table[i] = NULL;
+		taken[i] = 0;
+	}
+	blocks = 0;
+	gpurec_missed = 0;
+	gpurec_lane_reset();
+}
+
+static bool make_page(void)
+{
+	uint32_t *page = map(4096);
+	if (page == NULL)
+		return false;
+	if (syscall(SYS_madvise, page, 4096, 18 /* MADV_WIPEONFORK */) != 0) {
+		syscall(SYS_munmap, page, 4096);
+		page = &generation_here;
+	}
+	uint32_t *none = NULL;
+	if (!__atomic_compare_exchange_n(&wiped, &none, page, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && page != &generation_here)
+		syscall(SYS_munmap, page, 4096);
+	return true;
+}
+
+/* The present generation, or 0 while another thread starts it. */
+static uint32_t generation(void)
+{
+	uint32_t *page = __atomic_load_n(&wiped, __ATOMIC_ACQUIRE);
+	if (unlikely(page == NULL)) {
+		if (!make_page())
+			return 0;
+		page = __atomic_load_n(&wiped, __ATOMIC_ACQUIRE);
+	}
+	if (unlikely(page == &generation_here)) {
+		int32_t pid = (int32_t)syscall(SYS_getpid);
+		if (__atomic_load_n(&pid_here, __ATOMIC_RELAXED) != pid) {
+			__atomic_store_n(&pid_here, pid, __ATOMIC_RELAXED);
+			__atomic_store_n(page, NONE, __ATOMIC_RELEASE);
+		}
+	}
+	uint32_t g = __atomic_load_n(page, __ATOMIC_ACQUIRE);
+	if (likely(g >= FIRST_GENERATION))
+		return g;
+	uint32_t none = NONE;
+	if (g != NONE || !__atomic_compare_exchange_n(page, &none, CHANGING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return 0;
+	reset();
+	g = FIRST_GENERATION + generations++;
+	__atomic_store_n(page, g, __ATOMIC_RELEASE);
+	return g;
+}
+
+/* A thread ends: its block goes to the next one. pthread calls this with the
+ * thread's own memory still in place, and again should a later destructor make
+ * another event. A thread that was cancelled inside a call has left its frames
+ * by now, so that what they would have undone is undone here. */
+static void thread_ends(void *unused)
+{
+	(void)unused;
+	struct thread *t = gpurec_tls.self;
+	gpurec_tls.depth = gpurec_tls.pool = 0;
+	if (t == NULL || gpurec_tls.generation != generation())
+		return;
+	gpurec_tls.self = NULL;
+	if (t->lane)
+		__atomic_store_n(&t->lane->call.since, 0, __ATOMIC_RELAXED);
+	t->ndefs = 0;
+	t->begun = false;
+	t->ndomains = 0;
+	__atomic_store_n(&taken[t->slot], 0, __ATOMIC_RELEASE);
+}
+
+static void watch_end(void)
+{
+	uint32_t state = __atomic_load_n(&key_state, __ATOMIC_ACQUIRE);
+	if (state == 0 && __atomic_compare_exchange_n(&key_state, &state, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		void *create = gpurec_dlsym(RTLD_DEFAULT, "pthread_key_create");
+		void *set = gpurec_dlsym(RTLD_DEFAULT, "pthread_setspecific");
+		memcpy(&key_create, &create, sizeof create);
+		memcpy(&set_specific, &set, sizeof set);
+		state = create && set && key_create(&key, thread_ends) == 0 ? 2 : 3;
+		__atomic_store_n(&key_state, state, __ATOMIC_RELEASE);
+	}
+	if (state == 2)
+		set_specific(key, gpurec_tls.self);
+}
+
+/* Takes a block that a thread left, or makes one. */
+static struct thread *take(void)
+{
+	uint32_t n = __atomic_load_n(&blocks, __ATOMIC_ACQUIRE);
+	if (n > GPUREC_MAX_LANES)
+		n = GPUREC_MAX_LANES;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t no = 0;
+		struct thread *t = __atomic_load_n(&table[i], __ATOMIC_ACQUIRE);
+		if (t && __atomic_load_n(&taken[i], __ATOMIC_RELAXED) == 0 &&
+		    __atomic_compare_exchange_n(&taken[i], &no, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			return t;
+	}
+	if (n >= GPUREC_MAX_LANES)
+		return NULL;
+	struct thread *t = map(sizeof *t);
+	if (t == NULL)
+		return NULL;
+	uint32_t i = __atomic_fetch_add(&blocks, 1, __ATOMIC_ACQ_REL);
+	if (i >= GPUREC_MAX_LANES) {
+		syscall(SYS_munmap, t, sizeof *t);
+		return NULL;
+	}
+	t->slot = i;
+	__atomic_store_n(&taken[i], 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&table[i], t, __ATOMIC_RELEASE);
+	return t;
+}
+
+/* This thread's block, with or without a lane. */
+static struct thread *mine(void)
+{
+	uint32_t g = generation();
+	if (likely(gpurec_tls.self != NULL && gpurec_tls.generation == g && g != 0))
+		return gpurec_tls.self;
+	if (g == 0)
+		return NULL;
+	if (gpurec_tls.generation != g) {
+		gpurec_tls.self = NULL;
+		gpurec_tls.retry = 0;
+		gpurec_tls.generation = g;
+	}
+	if (gpurec_tls.retry != 0 && gpurec_now() < gpurec_tls.retry)
+		return NULL;
+	struct thread *t = take();
+	if (t == NULL) {
+		gpurec_tls.retry = gpurec_now() + RETRY_NS;
+		return NULL;
+	}
+	t->tid = (uint32_t)syscall(SYS_gettid);
+	gpurec_tls.self = t;
+	watch_end();
+	gpurec_python_find();
+	return t;
+}
+
+struct thread *gpurec_enter(void)
+{
+	if (!gpurec_config.on || gpurec_tls.depth > 0 || __atomic_load_n(&gpurec_off, __ATOMIC_RELAXED))
+		return NULL;
+	gpurec_tls.depth++;
+	int err = errno;
+	struct thread *t = mine();
+	if (unlikely(t == NULL || t->lane == NULL)) {
+		if (t == NULL || (t->retry != 0 && gpurec_now() < t->retry) || !gpurec_lane_birth(t)) {
+			if (t != NULL)
+				t->retry = gpurec_now() + RETRY_NS;
+			__atomic_fetch_add(&gpurec_missed, 1, __ATOMIC_RELAXED);
+			gpurec_tls.depth--;
+			t = NULL;
+		}
+		errno = err;
+	}
+	if (likely(t != NULL)) {
+		uint32_t epoch = __atomic_load_n(&t->lane->epoch, __ATOMIC_RELAXED);
+		if (unlikely(epoch != t->epoch))
+			gpurec_lane_forget(t, epoch);
+	}
+	return t;
+}
+
+bool gpurec_still(struct thread *t) { return t == gpurec_tls.self && gpurec_tls.generation == generation(); }
+
+uint64_t gpurec_unique(void) { return __atomic_add_fetch(&unique, 1, __ATOMIC_RELAXED); }
+
+void *gpurec_keep(size_t bytes)
+{
+	static unsigned char *chunk; /* never given back */
+	enum { CHUNK = 1 << 20 };
+
+	bytes = (bytes + 15) & ~(size_t)15;
+	if (bytes > CHUNK / 4)
+		return map(bytes);
+	for (;;) {
+		unsigned char *c = __atomic_load_n(&chunk, __ATOMIC_ACQUIRE);
+		if (c != NULL) {
+			/* The cursor is in the chunk itself, so that the two change together. */
+			uint64_t at = __atomic_fetch_add((uint64_t *)c, bytes, __ATOMIC_RELAXED);
+			if (at + bytes + 16 <= CHUNK)
+				return c + 16 + at;
+		}
+		unsigned char *fresh = map(CHUNK);
+		if (fresh == NULL)
+			return NULL;
+		if (!__atomic_compare_exchange_n(&chunk, &c, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			syscall(SYS_munmap, fresh, CHUNK);
+	}
+}
