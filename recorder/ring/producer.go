@@ -27,6 +27,8 @@ type Producer struct {
 	epoch   uint32
 	sent    map[uint64]struct{}
 	budget  budget
+	born    format.Time
+	Wait    bool // whether to wait before the reader has said so; set it before Connect
 	now     func() format.Time // set by tests; Now otherwise
 }
 
@@ -70,6 +72,7 @@ func produce(mem []byte) *Producer {
 		ring:   mem[format.LaneHeaderSize:],
 		sent:   map[uint64]struct{}{},
 		now:    Now,
+		born:   Now(),
 	}
 	*p.header = format.LaneHeader{Magic: format.LaneMagic, Version: format.Version, Header: format.LaneHeaderSize,
 		Capacity: uint64(len(p.ring)), PID: uint32(os.Getpid()), TID: uint32(syscall.Gettid())}
@@ -242,19 +245,31 @@ func (p *Producer) room(n uint64, kind format.Kind) bool {
 	return used+n <= size
 }
 
+// firstBudget is how long a lane may hold its thread in a second before the
+// reader has given a sign of life and with it its own budget.
+const firstBudget = 100 * time.Millisecond
+
 // wait gives the reader time to make room, within the budget of this second and
 // only while its heartbeat is fresh.
 func (p *Producer) wait(n uint64, kind format.Kind) bool {
 	const nap = 50 * time.Microsecond
-	for atomic.LoadUint32(&p.header.OnFull) == 1 {
+	for {
 		now := Now()
-		if now-format.Time(atomic.LoadUint64(&p.header.Heartbeat)) > staleAfter {
+		wait, budget := p.Wait, firstBudget
+		beat := format.Time(atomic.LoadUint64(&p.header.Heartbeat))
+		if beat == 0 {
+			beat = p.born
+		} else {
+			wait = atomic.LoadUint32(&p.header.OnFull) == 1
+			budget = time.Duration(atomic.LoadUint64(&p.header.WaitBudget))
+		}
+		if !wait || now-beat > staleAfter {
 			return false
 		}
 		if now-p.budget.second >= format.Time(time.Second) {
-			p.budget = budget{second: now}
+			p.budget.second, p.budget.spent = now, 0
 		}
-		if p.budget.spent >= time.Duration(atomic.LoadUint64(&p.header.WaitBudget)) {
+		if p.budget.spent >= budget {
 			return false
 		}
 		time.Sleep(nap)
@@ -263,5 +278,4 @@ func (p *Producer) wait(n uint64, kind format.Kind) bool {
 			return true
 		}
 	}
-	return false
 }

@@ -1,0 +1,546 @@
+package recorder
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/recorder/ring"
+)
+
+const (
+	// margin covers the writer's store buffer: a busy word or a head that is
+	// stored but not visible yet. It covers nothing else.
+	margin = format.Time(time.Millisecond)
+
+	// stuckAfter is how long a lane may be busy without publishing before it is
+	// left out of the watermark: its thread was stopped or frozen in between.
+	stuckAfter = format.Time(time.Second)
+
+	// pace is the pause between two rounds while events come, pauseMost while
+	// none do. A default lane takes 8,192 driver calls, of microseconds each.
+	pace      = time.Millisecond
+	pauseMost = 4 * time.Millisecond
+
+	bufferSize = 1 << 20 // many times the longest record
+	bufferTail = 1 << 17 // less room than that at a buffer's end is not used
+
+	maxLanes = 16 * format.MaxLanes // of all processes
+	pollDead = format.Time(100 * time.Millisecond)
+)
+
+// A buffer holds copied records of many lanes and rounds. Drain fills it, fold
+// reads it, the last to let go returns it.
+type buffer struct {
+	bytes []byte
+	used  int
+	refs  atomic.Int32
+}
+
+// A chunk is a run of whole records of one lane.
+type chunk struct {
+	lane    *lane
+	records []byte
+	buffer  *buffer
+	dropped uint64 // the lane's counter, read after the records
+}
+
+// An ending is the end of a process, whose lanes have been emptied.
+type ending struct {
+	process    *process
+	time       format.Time
+	status     int32
+	unfinished []unfinishedCall
+}
+
+type unfinishedCall struct {
+	lane *lane
+	call format.WireCallSlot
+}
+
+// A round is what one or more turns of the loop found. Whatever lies before
+// until, in it or in earlier rounds, is complete and may be passed on.
+type round struct {
+	born   []*lane
+	chunks []chunk
+	left   []leaving
+	ended  []ending
+	until  format.Time
+	last   bool
+}
+
+// A leaving is a lane that will bring nothing more.
+type leaving struct {
+	lane    *lane
+	dropped uint64
+	corrupt error // why it was closed, nil at its process's end
+}
+
+// A lane is one ring and what is known of it. Drain owns the first group, fold
+// the second.
+type lane struct {
+	id      int32 // the lower goes first at equal times
+	process *process
+	epoch   atomic.Uint32 // raised by fold, told to the writer by drain
+
+	ring       *ring.Consumer
+	told       uint32 // epoch
+	bound      format.Time
+	busySince  format.Time // 0: not busy, or it published meanwhile
+	incomplete bool        // something published is still in the ring
+
+	fold laneFold
+}
+
+// drain is the loop that empties the lanes. It copies and nothing else.
+type drain struct {
+	s         *Session
+	listener  *listener
+	epoll     int
+	waiting   []int // connections without a hello yet
+	lanes     []*lane
+	processes map[processKey]*process
+	byPidfd   map[int32]*process
+	current   *buffer
+	out       *round
+	nextLane  int32
+	lastPoll  format.Time
+	said      map[string]bool
+}
+
+func newDrain(s *Session, l *listener) (*drain, error) {
+	d := &drain{s: s, listener: l, out: &round{}, processes: map[processKey]*process{}, byPidfd: map[int32]*process{}, said: map[string]bool{}}
+	var err error
+	if d.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll for the recorder's loop: %w", err)
+	}
+	if err := d.watch(l.fd); err != nil {
+		syscall.Close(d.epoll)
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *drain) watch(fd int) error {
+	err := syscall.EpollCtl(d.epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)})
+	if err != nil {
+		return fmt.Errorf("epoll for the recorder's loop: %w", err)
+	}
+	return nil
+}
+
+// run is the loop:
+//
+//	1 wait: a newcomer or a death cuts the pause short
+//	2 turn (below)
+//	3 hand the round on, if fold has room for it; else add to it
+//
+// until the session stops, and then a last time for everything that is left.
+func (d *drain) run() {
+	debug.SetPanicOnFault(true) // a belt: sealed and allocated pages do not fault
+	pause := pace
+	for {
+		select {
+		case <-d.s.stop:
+			d.finish()
+			return
+		default:
+		}
+		if d.s.failed.Load() {
+			d.abandon()
+			return
+		}
+		d.wait(pause)
+		began := time.Now()
+		busy := d.turn()
+		select {
+		case d.s.rounds <- d.out:
+			d.out = &round{}
+		default:
+		}
+		d.s.turns.Add(1)
+		if busy {
+			pause = pace
+		} else {
+			pause = min(2*pause, pauseMost)
+		}
+		pause = max(pause, 10*time.Since(began)) // many idle lanes must not cost a core
+		if d.out.chunks != nil {
+			pause = min(pause, pace)
+		}
+	}
+}
+
+// wait sleeps and marks the processes that died: before the next accept, so that
+// whatever they announced before their death is found by it.
+func (d *drain) wait(pause time.Duration) {
+	var events [64]syscall.EpollEvent
+	n, err := syscall.EpollWait(d.epoll, events[:], int((pause+time.Millisecond-1)/time.Millisecond))
+	if err != nil {
+		return // EINTR
+	}
+	now := ring.Now()
+	for _, e := range events[:n] {
+		if p := d.byPidfd[e.Fd]; p != nil {
+			d.died(p, now)
+		}
+	}
+	if now-d.lastPoll > pollDead {
+		d.lastPoll = now
+		for _, p := range d.processes {
+			if p.pidfd < 0 && !p.ended && !running(p.key) {
+				d.died(p, now)
+			}
+		}
+	}
+}
+
+func (d *drain) died(p *process, now format.Time) {
+	d.forgetPidfd(p)
+	if !p.ended {
+		p.ended, p.end = true, now
+		p.status = d.s.statusOf(p.key.pid)
+	}
+}
+
+func (d *drain) forgetPidfd(p *process) {
+	if p.pidfd >= 0 {
+		delete(d.byPidfd, int32(p.pidfd))
+		syscall.Close(p.pidfd) // leaves the epoll set with it
+		p.pidfd = -1
+	}
+}
+
+// turn is one look at everything, in the order that makes the watermark true:
+//
+//	1 a = now
+//	2 accept and map until EAGAIN: a lane that is not here yet was announced
+//	  after a, so its events are younger
+//	3 for each lane: busy, then head; copy all that is published. Idle: whatever
+//	  comes next is younger than a, less the margin. Busy, or not copied whole:
+//	  whatever comes next is not older than the newest record copied
+//	4 until = the least of these bounds
+//	5 processes that were dead before 2 and whose lanes are empty have ended
+//
+// Accepting in a goroutine of its own instead of in 2 made 15 % of the events
+// late when tried, a busy word set after the clock was read 241 of 72 million.
+func (d *drain) turn() (busy bool) {
+	a := ring.Now()
+	d.accept()
+	until := a - margin
+	for _, l := range d.lanes {
+		found, ok := d.look(l, a)
+		busy = busy || found
+		if ok {
+			until = min(until, l.bound)
+		}
+	}
+	d.lanes = keep(d.lanes, func(l *lane) bool { return l.ring != nil })
+	d.out.until = max(d.out.until, until)
+	for key, p := range d.processes {
+		if p.ended && d.empty(p) {
+			d.out.ended = append(d.out.ended, d.bury(p))
+			delete(d.processes, key)
+		}
+	}
+	d.s.alive.Store(int64(len(d.processes)))
+	return busy
+}
+
+// look reads one lane. ok is false when it does not hold the others back.
+func (d *drain) look(l *lane, a format.Time) (found, ok bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			d.close(l, fmt.Errorf("reading it faulted: %v", r))
+			found, ok = true, false
+		}
+	}()
+	l.ring.Beat(a)
+	if e := l.epoch.Load(); e != l.told {
+		l.told = e
+		l.ring.SetEpoch(e)
+	}
+	busy := l.ring.Busy()
+	found, err := d.copy(l)
+	if err == nil && l.ring.Newest() > ring.Now()+margin {
+		err = fmt.Errorf("an event of the future (%d)", l.ring.Newest())
+	}
+	if err != nil {
+		d.close(l, err)
+		return true, false
+	}
+	switch {
+	case l.incomplete:
+		l.bound, l.busySince = max(l.bound, l.ring.Newest()), 0
+	case !busy:
+		l.bound, l.busySince = a-margin, 0
+	default:
+		l.bound = max(l.bound, l.ring.Newest())
+		if found || l.busySince == 0 {
+			l.busySince = a
+		}
+		return found, a-l.busySince < stuckAfter
+	}
+	return found, true
+}
+
+// copy takes what a lane has published, at most a lane full in a turn so that a
+// fast writer does not keep the loop to itself.
+func (d *drain) copy(l *lane) (found bool, err error) {
+	l.incomplete = false
+	for taken := 0; ; {
+		if taken >= l.ring.Capacity() {
+			l.incomplete = true
+			return found, nil
+		}
+		b := d.room()
+		if b == nil {
+			l.incomplete = l.ring.Pending() != 0
+			return found, nil
+		}
+		n, err := l.ring.Read(b.bytes[b.used:])
+		if err != nil || n == 0 {
+			return found, err
+		}
+		end := b.used + n
+		b.refs.Add(1)
+		d.out.chunks = append(d.out.chunks, chunk{l, b.bytes[b.used:end:end], b, l.ring.Dropped()})
+		b.used = end
+		taken += n
+		found = true
+	}
+}
+
+// room is a buffer with room for any record, nil when fold has too many unread.
+func (d *drain) room() *buffer {
+	if b := d.current; b != nil {
+		if len(b.bytes)-b.used >= bufferTail {
+			return b
+		}
+		d.current = nil
+		d.s.release(b)
+	}
+	d.current = d.s.buffer()
+	return d.current
+}
+
+// close stops reading a lane that holds nonsense. What it still had is lost, and
+// said; its process may go on and its other lanes too.
+func (d *drain) close(l *lane, err error) {
+	var corrupt *ring.CorruptError
+	if !errors.As(err, &corrupt) {
+		err = fmt.Errorf("lane of process %d: %w", l.process.key.pid, err)
+	}
+	d.out.left = append(d.out.left, leaving{lane: l, corrupt: err})
+	d.unmap(l)
+}
+
+func (d *drain) unmap(l *lane) {
+	func() {
+		defer func() { _ = recover() }() // its pages may be what faulted
+		l.ring.Attend(0, 0)
+	}()
+	p := l.process
+	p.bytes -= uint64(l.ring.Capacity())
+	p.lanes = keep(p.lanes, func(o *lane) bool { return o != l })
+	l.ring.Close()
+	l.ring = nil
+}
+
+// empty reports whether everything in the lanes of a process has been copied.
+func (d *drain) empty(p *process) bool {
+	for _, l := range p.lanes {
+		if l.incomplete {
+			return false
+		}
+	}
+	return true
+}
+
+// bury ends a process: the calls it was in, its lanes' counters, its lanes.
+func (d *drain) bury(p *process) ending {
+	d.forgetPidfd(p)
+	e := ending{process: p, time: p.end, status: p.status}
+	for _, l := range append([]*lane(nil), p.lanes...) {
+		if call, ok := l.ring.Call(); ok && format.Time(call.Since) <= p.end {
+			e.unfinished = append(e.unfinished, unfinishedCall{l, call})
+		}
+		d.out.left = append(d.out.left, leaving{lane: l, dropped: l.ring.Dropped()})
+		d.unmap(l)
+	}
+	d.lanes = keep(d.lanes, func(l *lane) bool { return l.ring != nil })
+	return e
+}
+
+// finish empties the lanes a last time and lets go of them. Programs may still
+// run and write: a lane is read until it is found empty once. Only here may drain
+// wait for fold.
+func (d *drain) finish() {
+	for {
+		d.turn()
+		open := false
+		for _, l := range d.lanes {
+			open = open || l.incomplete
+		}
+		if !open {
+			break
+		}
+		d.s.rounds <- d.out
+		d.out = &round{}
+		time.Sleep(pace)
+	}
+	for _, l := range append([]*lane(nil), d.lanes...) {
+		d.out.left = append(d.out.left, leaving{lane: l, dropped: l.ring.Dropped()})
+		d.unmap(l)
+	}
+	for _, p := range d.processes {
+		d.forgetPidfd(p)
+	}
+	for _, conn := range d.waiting {
+		syscall.Close(conn)
+	}
+	if d.current != nil {
+		d.s.release(d.current)
+		d.current = nil
+	}
+	d.listener.close()
+	syscall.Close(d.epoll)
+	d.out.last = true
+	d.s.rounds <- d.out
+	close(d.s.rounds)
+}
+
+// abandon lets go of everything after a failed write: the programs find nobody
+// at the socket, and full lanes that do not wait. It returns when the session
+// is closed.
+func (d *drain) abandon() {
+	d.listener.close()
+	for _, l := range append([]*lane(nil), d.lanes...) {
+		d.out.left = append(d.out.left, leaving{lane: l, dropped: l.ring.Dropped()})
+		d.unmap(l)
+	}
+	d.lanes = nil
+	d.s.alive.Store(0)
+	d.s.turns.Add(2)
+	<-d.s.stop
+	d.finish()
+}
+
+// accept takes in newcomers until there are none. A connection whose hello has
+// not come yet is looked at again in the next turn: its first event is younger
+// than this look.
+func (d *drain) accept() {
+	for d.listener.fd >= 0 {
+		conn, _, err := syscall.Accept4(d.listener.fd, syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
+		if err == syscall.EINTR || err == syscall.ECONNABORTED {
+			continue
+		}
+		if err != nil {
+			if err != syscall.EAGAIN {
+				d.complain(fmt.Sprintf("a lane could not be accepted: %v", err))
+			}
+			break
+		}
+		if len(d.waiting) >= format.MaxLanes { // nobody of ours connects and stays silent
+			syscall.Close(d.waiting[0])
+			d.waiting = d.waiting[1:]
+		}
+		d.waiting = append(d.waiting, conn)
+	}
+	d.waiting = keep(d.waiting, func(conn int) bool {
+		n, err := receive(conn)
+		if err == errNotYet {
+			return true
+		}
+		if err == nil {
+			err = d.admit(n)
+		}
+		if err != nil {
+			d.complain(err.Error())
+		}
+		syscall.Close(conn)
+		return false
+	})
+}
+
+// admit gives a newcomer its lane, and its process if it is the first.
+func (d *drain) admit(n *newcomer) error {
+	h := &n.hello
+	key := processKey{n.pid, h.StartTime, h.Image}
+	p := d.processes[key]
+	if p == nil {
+		p = d.adopt(key, n)
+	}
+	if n.pidfd >= 0 && n.pidfd != p.pidfd {
+		syscall.Close(n.pidfd)
+	}
+	if len(p.lanes) >= format.MaxLanes || p.bytes+h.Capacity > format.MaxLaneBytes || len(d.lanes) >= maxLanes {
+		n.ring.Close()
+		return fmt.Errorf("process %d announced more lanes than one may have; its events there are not recorded", n.pid)
+	}
+	if h.Python != 0 {
+		p.row.Python = pythonVersion(h.Python)
+	}
+	n.ring.Attend(d.s.onFull, uint64(d.s.opt.WaitBudget))
+	l := &lane{id: d.nextLane, process: p, ring: n.ring, bound: format.Time(h.Monotonic)}
+	l.fold.tid = h.TID
+	l.fold.row = p.row
+	l.fold.first = p.births == 0
+	d.nextLane++
+	p.births++
+	p.lanes = append(p.lanes, l)
+	p.bytes += h.Capacity
+	d.lanes = append(d.lanes, l)
+	d.out.born = append(d.out.born, l)
+	return nil
+}
+
+// adopt enters a process. One with the same pid and start time was this process
+// before it called exec, which ended that image.
+func (d *drain) adopt(key processKey, n *newcomer) *process {
+	now := ring.Now()
+	for k, old := range d.processes {
+		if k.pid == key.pid && k.start == key.start && !old.ended {
+			old.ended, old.end, old.status = true, min(now, format.Time(n.hello.Monotonic)), format.Unknown
+			d.forgetPidfd(old)
+		}
+	}
+	p := &process{key: key, pidfd: n.pidfd, status: format.Unknown}
+	p.row = format.Process{PID: key.pid, Parent: format.Unknown, StartTime: key.start, Image: key.image, Rank: format.Unknown,
+		Begin: format.Time(n.hello.Monotonic), End: format.Unknown, Status: format.Unknown}
+	describe(&p.row)
+	d.processes[key] = p
+	if p.pidfd >= 0 {
+		if err := d.watch(p.pidfd); err != nil {
+			syscall.Close(p.pidfd)
+			p.pidfd = -1
+		} else {
+			d.byPidfd[int32(p.pidfd)] = p
+		}
+	}
+	return p
+}
+
+// complain says each thing once: a program may do the same wrong many times.
+func (d *drain) complain(text string) {
+	if len(d.said) < 100 && !d.said[text] {
+		d.said[text] = true
+		d.s.say(text)
+	}
+}
+
+// keep filters a list in place.
+func keep[T any](list []T, good func(T) bool) []T {
+	kept := list[:0]
+	for _, x := range list {
+		if good(x) {
+			kept = append(kept, x)
+		}
+	}
+	clear(list[len(kept):])
+	return kept
+}

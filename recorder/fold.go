@@ -1,0 +1,387 @@
+package recorder
+
+import (
+	"time"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+	"github.com/gpurec/gpurec/recorder/ring"
+)
+
+// pageRows is how many events gather before write gets them: about 1 MB.
+const pageRows = 4096
+
+// An ask is a View that waits until everything before at is folded.
+type ask struct {
+	at   format.Time
+	f    func(*View)
+	done chan struct{}
+}
+
+// fold is the goroutine that orders, interns and folds. It owns everything here
+// but the channels.
+type fold struct {
+	s     *Session
+	in    *interner
+	state *live.State
+	order order
+	lanes []*lane
+	page  *page
+	spare chan *page // emptied by write
+
+	until  format.Time // the watermark
+	last   format.Time // of the latest event
+	asks   []ask
+	stats  format.Stats
+	scopes format.ScopeID // the last one given out
+	nextID format.ProcessID
+	rows   map[format.ProcessID]*process
+	byPID  map[int32]*process // the latest of a pid
+	source *lane              // readings, as a lane of their own
+	top    [4]holders         // by layer
+
+	partBegan   format.Time
+	sinceRotate int64 // events since the part began
+	checkpoint  int64 // rows of the last one
+}
+
+func newFold(s *Session) *fold {
+	f := &fold{
+		s:     s,
+		in:    newInterner(),
+		state: live.New(),
+		page:  &page{},
+		spare: make(chan *page, 4),
+		rows:  map[format.ProcessID]*process{},
+		byPID: map[int32]*process{},
+		// Readings come after all lanes at equal times.
+		source:    &lane{id: 1<<31 - 1},
+		partBegan: ring.Now(),
+	}
+	f.watch()
+	if ended := s.opt.ScopeEnded; ended != nil {
+		f.state.OnScopeEnd = func(sc *live.Scope, e *format.Event) { ended(&View{f.state, f}, sc, e) }
+	}
+	// The first node is format.StackBeforeRecording.
+	f.node(0, f.frame(format.Frame{Kind: format.FrameLabel, Function: labelBefore}))
+	for _, src := range s.opt.Sources {
+		for _, d := range src.Devices() {
+			f.device(d)
+		}
+	}
+	return f
+}
+
+// run is fold's loop:
+//
+//	1 take a round: new lanes, definitions, records, ends
+//	2 merge what lies before its watermark, and pass it on one by one
+//	3 hand the page on
+//	4 answer Views whose time has come
+//
+// It waits for write when write is behind. Then drain finds no room and leaves
+// the records in their lanes, which count what they refuse.
+func (f *fold) run() {
+	defer close(f.s.folded)
+	defer close(f.s.pages)
+	for {
+		select {
+		case a := <-f.s.asks:
+			f.asks = append(f.asks, a)
+			continue
+		case r := <-f.s.readings:
+			f.order.add(f.source, piece{kind: pieceReading, time: r.Time, read: r})
+			continue
+		case r, ok := <-f.s.rounds:
+			if !ok {
+				return
+			}
+			f.round(r)
+		}
+	}
+}
+
+func (f *fold) round(r *round) {
+	for _, l := range r.born {
+		f.born(l)
+	}
+	for i := range r.chunks {
+		f.chunk(&r.chunks[i])
+	}
+	for i := range r.left {
+		f.left(&r.left[i], r.until)
+	}
+	for i := range r.ended {
+		f.ended(&r.ended[i])
+	}
+	f.until = max(f.until, r.until)
+	if r.last {
+		f.until = 1<<63 - 1
+	}
+	f.merge()
+	f.lanes = keep(f.lanes, func(l *lane) bool { return !l.fold.gone || len(l.fold.queue) > 0 })
+	f.handOver()
+	f.answer()
+}
+
+func (f *fold) born(l *lane) {
+	f.stats.Lanes++
+	f.lanes = append(f.lanes, l)
+	l.epoch.Store(l.process.tables.epoch)
+	if l.fold.first {
+		f.order.add(l, piece{kind: pieceBegin, time: l.fold.row.Begin})
+	} else if t := &l.process.tables; t.id != 0 && t.row.Python == "" && l.fold.row.Python != "" {
+		t.row.Python = l.fold.row.Python
+		f.page.processes = append(f.page.processes, t.row)
+	}
+}
+
+// chunk takes in records: definitions at once, the others in the lane's queue.
+func (f *fold) chunk(c *chunk) {
+	for r, rest := ring.Next(c.records); r != nil; r, rest = ring.Next(rest) {
+		if r.Definition() {
+			f.define(c.lane, r)
+		}
+	}
+	p := piece{records: skipDefinitions(c.records), buffer: c.buffer, dropped: c.dropped}
+	if len(p.records) == 0 {
+		f.s.release(c.buffer)
+		return
+	}
+	f.order.add(c.lane, p)
+}
+
+// skipDefinitions leaves an event at the head of a piece.
+func skipDefinitions(b []byte) []byte {
+	for {
+		r, rest := ring.Next(b)
+		if r == nil || !r.Definition() {
+			return b
+		}
+		b = rest
+	}
+}
+
+// left ends a lane. What its counter has beyond the gaps seen stands after its
+// last event: a thread that was refused and then was silent.
+func (f *fold) left(v *leaving, until format.Time) {
+	l := v.lane
+	l.fold.gone = true
+	if v.corrupt != nil {
+		f.stats.ClosedLanes++
+		f.s.say(v.corrupt.Error() + ": closed, its further events are lost")
+		return
+	}
+	f.order.add(l, piece{kind: pieceLeft, time: max(until, l.bound), dropped: v.dropped})
+}
+
+// ended ends a process: behind everything in all its lanes.
+func (f *fold) ended(e *ending) {
+	var last *lane
+	for _, l := range f.lanes {
+		if l.process == e.process {
+			last = l
+		}
+	}
+	if last == nil { // its lanes were closed and are forgotten
+		last = &lane{id: 1<<31 - 2, process: e.process}
+		last.fold.gone = true
+	}
+	f.order.add(last, piece{kind: pieceEnd, time: e.time, end: e})
+}
+
+// merge passes on what lies before the watermark. Strictly before: an event at
+// the watermark's very time may still have a sibling in another lane that gives
+// memory back and must go first.
+func (f *fold) merge() {
+	for {
+		h := f.order.peek()
+		if h == nil || h.time >= f.until && f.until != 1<<63-1 {
+			return
+		}
+		f.pass(h.lane)
+		f.order.advance()
+		if len(f.page.events) >= pageRows {
+			f.handOver()
+		}
+	}
+}
+
+// pass passes on the head of a lane and takes it off the queue.
+func (f *fold) pass(l *lane) {
+	q := &l.fold
+	p := &q.queue[q.head]
+	switch p.kind {
+	case pieceRecords:
+		r, rest := ring.Next(p.records)
+		f.record(l, r, p.dropped)
+		if p.records = skipDefinitions(rest); len(p.records) > 0 {
+			return
+		}
+		f.s.release(p.buffer)
+	case pieceBegin:
+		f.processBegin(l)
+	case pieceLeft:
+		if p.dropped > q.lost {
+			f.lose(l, p.dropped-q.lost, f.last)
+		}
+	case pieceEnd:
+		f.processEnd(l, p.end)
+	case pieceReading:
+		f.reading(p.read)
+	}
+	*p = piece{}
+	if q.head++; q.head > 64 && q.head*2 > len(q.queue) {
+		q.queue = append(q.queue[:0], q.queue[q.head:]...)
+		q.head = 0
+	}
+}
+
+// next is a row in the page, empty but for what is not zero when unknown.
+func (f *fold) next(kind format.Kind, at format.Time, p format.ProcessID, thread uint32) *format.Event {
+	f.page.events = append(f.page.events, format.Event{Kind: kind, Time: at, Process: p, Thread: thread, Duration: format.Unknown,
+		Size: format.Unknown, Requested: format.Unknown, Allocated: format.Unknown, Reserved: format.Unknown, Device: format.NoDevice})
+	return &f.page.events[len(f.page.events)-1]
+}
+
+// emit folds a finished row. Rows of our own are not counted as events.
+func (f *fold) emit(e *format.Event, own bool) {
+	if e.Time < f.last && !own {
+		f.stats.Late++
+	}
+	f.last = max(f.last, e.Time)
+	if !own {
+		f.stats.Events++
+	}
+	f.sinceRotate++
+	f.state.Apply(e)
+}
+
+func (f *fold) lose(l *lane, n uint64, at format.Time) {
+	l.fold.lost += n
+	f.stats.Lost += n
+	e := f.next(format.Lost, at, l.process.tables.id, l.fold.tid)
+	e.Size = int64(min(n, 1<<62))
+	f.emit(e, true)
+}
+
+func (f *fold) processBegin(l *lane) {
+	p := l.process
+	f.nextID++
+	t := &p.tables
+	t.id, t.row = f.nextID, l.fold.row
+	t.row.ID = t.id
+	t.ranges = map[uint64]openScope{}
+	f.rows[t.id] = p
+	f.byPID[p.key.pid] = p
+	f.page.processes = append(f.page.processes, t.row)
+	f.emit(f.next(format.ProcessBegin, t.row.Begin, t.id, l.fold.tid), true)
+}
+
+func (f *fold) processEnd(l *lane, e *ending) {
+	t := &e.process.tables
+	for _, u := range e.unfinished {
+		row := f.next(format.Unfinished, e.time, t.id, u.lane.fold.tid)
+		row.Duration = int64(e.time - format.Time(u.call.Since))
+		row.API, row.Address, row.Requested = u.call.API, u.call.Address, u.call.Size
+		info := u.call.API.Info()
+		row.Layer, row.Class = info.Layer, info.Class
+		row.Device = f.ordinal(t, u.call.Device)
+		if u.call.Stack != 0 {
+			row.Stack = f.stackOf(t, u.call.Stack)
+		}
+		row.Scope = u.lane.fold.nest.innermost()
+		f.emit(row, true)
+	}
+	row := f.next(format.ProcessEnd, e.time, t.id, 0)
+	row.Status = e.status
+	f.emit(row, true)
+	t.row.End, t.row.Status = e.time, e.status
+	f.page.processes = append(f.page.processes, t.row)
+	delete(f.rows, t.id)
+	if f.byPID[e.process.key.pid] == e.process {
+		delete(f.byPID, e.process.key.pid)
+	}
+	*t = tables{id: t.id}
+}
+
+func (f *fold) reading(r *format.Reading) {
+	id, ok := f.in.uuids[r.UUID]
+	if !ok {
+		id = f.device(format.DeviceRow{UUID: r.UUID, Total: r.Total, NVML: format.Unknown})
+	}
+	row := format.Sample{Time: r.Time, Device: id, Total: r.Total, Used: r.Used, Free: r.Free, Reserved: r.Reserved,
+		ProcessUsed: format.Unknown, PeakUsed: r.PeakUsed, API: r.API}
+	f.sample(row)
+	for _, p := range r.Processes {
+		owner := f.byPID[p.PID]
+		if owner == nil || p.Used < 0 {
+			continue // another program's, or unknown
+		}
+		row.Process, row.ProcessUsed = owner.tables.id, p.Used
+		f.sample(row)
+	}
+}
+
+func (f *fold) sample(row format.Sample) {
+	f.page.samples = append(f.page.samples, row)
+	f.state.Sample(&row)
+}
+
+// handOver gives write what has gathered, and decides whether a new part begins.
+func (f *fold) handOver() {
+	if f.rotationDue() {
+		f.page.checkpoint = f.state.Checkpoint(f.last)
+		f.checkpoint = int64(len(f.page.checkpoint))
+		f.sinceRotate, f.partBegan = 0, ring.Now()
+		f.s.write.partBytes.Store(0)
+	}
+	if f.page.empty() {
+		return
+	}
+	f.s.pages <- f.page
+	select {
+	case f.page = <-f.spare:
+	default:
+		f.page = &page{}
+	}
+}
+
+// rotationDue: a part is full or old, and its events are worth a checkpoint:
+// four times the rows of the last one, or a trace of many live blocks and few
+// events would consist of checkpoints.
+func (f *fold) rotationDue() bool {
+	o := &f.s.opt
+	full := o.RotateSize > 0 && f.s.write.partBytes.Load() >= o.RotateSize
+	old := o.RotateEvery > 0 && time.Duration(ring.Now()-f.partBegan) >= o.RotateEvery
+	return (full || old) && f.sinceRotate > 0 && f.sinceRotate >= 4*f.checkpoint
+}
+
+// answer calls the Views whose past is complete.
+func (f *fold) answer() {
+	f.asks = keep(f.asks, func(a ask) bool {
+		if a.at >= f.until {
+			return true
+		}
+		a.f(&View{f.state, f})
+		close(a.done)
+		return false
+	})
+}
+
+func (f *fold) scopeOf(pid int, number uint64) (format.ScopeID, bool) {
+	if p := f.byPID[int32(pid)]; p != nil {
+		o, ok := p.tables.ranges[number]
+		return o.id, ok
+	}
+	return 0, false
+}
+
+func (f *fold) deviceOf(pid, ordinal int) format.Device {
+	if p := f.byPID[int32(pid)]; p != nil {
+		if id, ok := p.tables.devices[int32(ordinal)]; ok {
+			return id
+		}
+	}
+	return format.NoDevice
+}

@@ -1,0 +1,329 @@
+package recorder
+
+import (
+	"fmt"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/recorder/ring"
+)
+
+// maxTable is how many definitions of one kind a process may have before its
+// lanes are told to forget what they sent, so that a program that makes code
+// for ever (exec, compiled graphs) does not make the recorder grow for ever.
+const maxTable = 1 << 18
+
+// maxDevices bounds the device table against a process that makes ordinals up.
+const maxDevices = 1024
+
+// labels of frames that stand for no line.
+const (
+	labelBefore = "before recording"
+	labelCut    = "[outer frames left out]"
+	labelCode   = "[unknown code]"
+)
+
+// A generational table forgets by generations: the lanes are told to send
+// again, and what is still referred to meanwhile is found in the old half.
+type generational[V any] struct {
+	young, old map[uint64]V
+}
+
+func (g *generational[V]) get(k uint64) (V, bool) {
+	v, ok := g.young[k]
+	if !ok && g.old != nil {
+		if v, ok = g.old[k]; ok {
+			g.put(k, v)
+		}
+	}
+	return v, ok
+}
+
+func (g *generational[V]) put(k uint64, v V) {
+	if g.young == nil {
+		g.young = map[uint64]V{}
+	}
+	g.young[k] = v
+}
+
+func (g *generational[V]) turn() { g.young, g.old = nil, g.young }
+
+// tables are what the definitions of one process say.
+type tables struct {
+	id      format.ProcessID
+	row     format.Process
+	codes   generational[*code]
+	stacks  generational[*stack]
+	names   generational[format.NameID]
+	devices map[int32]format.Device
+	told    map[int32]bool // ordinals whose DeviceInfo is in the trace
+	ranges  map[uint64]openScope
+	open    int // scopes
+	epoch   uint32
+}
+
+// An openScope is where a scope with a number of its own is found again.
+type openScope struct {
+	id   format.ScopeID
+	lane *lane // on whose nest it is; nil for a range
+}
+
+type code struct {
+	file, name string
+	lines      lineTable
+	frames     map[int32]format.FrameID
+}
+
+// A stack is kept as it came until an event refers to it: its code objects may
+// stand behind it in the lane.
+type stack struct {
+	frames  []format.WireFrame
+	dropped uint32
+	id      format.StackID
+}
+
+// An interner gives out the trace's ids. Each new one goes into the page that
+// is being filled, and so to the file before the event that needs it.
+type interner struct {
+	frames  map[format.Frame]format.FrameID
+	nodes   map[uint64]format.StackID
+	names   map[string]format.NameID
+	uuids   map[string]format.Device
+	devices []format.DeviceRow
+	stack   format.StackID // the last one given out
+}
+
+func newInterner() *interner {
+	return &interner{
+		frames: map[format.Frame]format.FrameID{},
+		nodes:  map[uint64]format.StackID{},
+		names:  map[string]format.NameID{},
+		uuids:  map[string]format.Device{},
+	}
+}
+
+// frame is the id of a frame, whose ID field is 0.
+func (f *fold) frame(fr format.Frame) format.FrameID {
+	id, ok := f.in.frames[fr]
+	if !ok {
+		id = format.FrameID(len(f.in.frames) + 1)
+		f.in.frames[fr] = id
+		fr.ID = id
+		f.page.frames = append(f.page.frames, fr)
+	}
+	return id
+}
+
+// node is the id of a stack: a frame and the stack of its caller.
+func (f *fold) node(parent format.StackID, frame format.FrameID) format.StackID {
+	key := uint64(parent)<<32 | uint64(frame)
+	id, ok := f.in.nodes[key]
+	if !ok {
+		f.in.stack++
+		id = f.in.stack
+		f.in.nodes[key] = id
+		f.page.stacks = append(f.page.stacks, format.Stack{ID: id, Parent: parent, Frame: frame})
+	}
+	return id
+}
+
+func (f *fold) name(s string) format.NameID {
+	id, ok := f.in.names[s]
+	if !ok {
+		id = format.NameID(len(f.in.names) + 1)
+		f.in.names[s] = id
+		f.page.names = append(f.page.names, nameRow{id, s})
+	}
+	return id
+}
+
+// device finds or makes the row of a device. One whose UUID nobody could tell is
+// a device of its own.
+func (f *fold) device(row format.DeviceRow) format.Device {
+	if row.UUID != "" {
+		if id, ok := f.in.uuids[row.UUID]; ok {
+			return id
+		}
+	}
+	if len(f.in.devices) >= maxDevices {
+		return format.NoDevice
+	}
+	row.ID = format.Device(len(f.in.devices))
+	f.in.devices = append(f.in.devices, row)
+	if row.UUID != "" {
+		f.in.uuids[row.UUID] = row.ID
+	}
+	f.page.devices = append(f.page.devices, row)
+	return row.ID
+}
+
+// define takes in a definition. It is done as soon as a record is here, before
+// anything of its round is passed on: definitions have no place in the order.
+func (f *fold) define(l *lane, r ring.Record) {
+	t := &l.process.tables
+	switch r.Kind() {
+	case format.WireCode:
+		d, file, name, table := r.Code()
+		if _, ok := t.codes.get(d.Key); ok {
+			return
+		}
+		t.codes.put(d.Key, &code{file: text(file, int(d.FileUnit)), name: text(name, int(d.NameUnit)),
+			lines: lineTable{d.FirstLine, d.Python, append([]byte(nil), table...), d.TableBytes < d.TableTotal}})
+	case format.WireStack:
+		d, frames := r.Stack()
+		if _, ok := t.stacks.get(d.Hash); ok {
+			return
+		}
+		t.stacks.put(d.Hash, &stack{frames: append([]format.WireFrame(nil), frames...), dropped: d.Dropped})
+	case format.WireName:
+		d, b := r.Name()
+		if _, ok := t.names.get(d.Hash); !ok {
+			t.names.put(d.Hash, f.name(text(b, int(d.Unit))))
+		}
+	case format.WireDevice:
+		f.defineDevice(t, r.Device())
+	}
+	if max(len(t.codes.young), len(t.stacks.young), len(t.names.young)) > maxTable {
+		t.codes.turn()
+		t.stacks.turn()
+		t.names.turn()
+		t.epoch++
+		for _, o := range f.lanes {
+			if o.process == l.process {
+				o.epoch.Store(t.epoch)
+			}
+		}
+	}
+}
+
+func (f *fold) defineDevice(t *tables, d *format.WireDeviceDef) {
+	row := format.DeviceRow{Name: text(upToZero(d.Name[:]), 0), Total: int64(min(d.Total, 1<<62)), NVML: format.Unknown}
+	if d.Known == 1 {
+		u := d.UUID
+		row.UUID = fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+		if _, ok := f.in.uuids[row.UUID]; !ok { // a MIG instance has its UUID in the same bytes
+			if mig := "MIG" + row.UUID[3:]; f.has(mig) {
+				row.UUID = mig
+			}
+		}
+	}
+	old, ok := t.devices[d.Ordinal]
+	if !ok {
+		f.bind(t, d.Ordinal, f.device(row))
+		return
+	}
+	// An event came before its device could be asked: the row it got is this
+	// device's, unless the device has one already.
+	if old == format.NoDevice || f.in.devices[old].UUID != "" || row.UUID == "" {
+		return
+	}
+	if f.has(row.UUID) {
+		t.devices[d.Ordinal] = f.in.uuids[row.UUID]
+		delete(t.told, d.Ordinal)
+		return
+	}
+	row.ID = old
+	f.in.devices[old] = row
+	f.in.uuids[row.UUID] = old
+	f.page.devices = append(f.page.devices, row)
+}
+
+func (f *fold) has(uuid string) bool {
+	_, ok := f.in.uuids[uuid]
+	return ok
+}
+
+func (f *fold) bind(t *tables, ordinal int32, id format.Device) {
+	if t.devices == nil {
+		t.devices, t.told = map[int32]format.Device{}, map[int32]bool{}
+	}
+	t.devices[ordinal] = id
+}
+
+// ordinal is the trace's index of a process's device.
+func (f *fold) ordinal(t *tables, ordinal int16) format.Device {
+	if ordinal < 0 {
+		return format.NoDevice
+	}
+	id, ok := t.devices[int32(ordinal)]
+	if !ok {
+		id = f.device(format.DeviceRow{Total: format.Unknown, NVML: format.Unknown})
+		f.bind(t, int32(ordinal), id)
+	}
+	return id
+}
+
+// stackOf is the trace's stack of a hash; 0 where it was never defined, which
+// is counted, and the event kept.
+func (f *fold) stackOf(t *tables, hash uint64) format.StackID {
+	s, ok := t.stacks.get(hash)
+	if !ok {
+		f.stats.Unresolved++
+		return 0
+	}
+	if s.id == 0 {
+		s.id = f.resolve(t, s)
+		s.frames = nil
+	}
+	return s.id
+}
+
+func (f *fold) resolve(t *tables, s *stack) format.StackID {
+	var id format.StackID
+	if s.dropped > 0 {
+		id = f.node(0, f.frame(format.Frame{Kind: format.FrameLabel, Function: labelCut}))
+	}
+	for i := len(s.frames) - 1; i >= 0; i-- { // they travel innermost first
+		id = f.node(id, f.frameOf(t, &s.frames[i]))
+	}
+	return id
+}
+
+func (f *fold) frameOf(t *tables, w *format.WireFrame) format.FrameID {
+	kind := format.FrameKind(min(w.Kind, 255))
+	if kind == format.FrameNative {
+		return f.frame(format.Frame{Kind: kind, Address: w.Code})
+	}
+	c, ok := t.codes.get(w.Code)
+	if !ok || !kind.Valid() {
+		f.stats.Unresolved++
+		return f.frame(format.Frame{Kind: format.FrameLabel, Function: labelCode})
+	}
+	id, ok := c.frames[w.Instruction]
+	if !ok {
+		id = f.frame(format.Frame{Kind: kind, File: c.file, Line: max(c.lines.line(w.Instruction), 0), Function: c.name})
+		if c.frames == nil {
+			c.frames = map[int32]format.FrameID{}
+		}
+		c.frames[w.Instruction] = id
+	}
+	return id
+}
+
+// threadStack is the stack of a thread that had no frames of its own.
+func (f *fold) threadStack(l *lane) format.StackID {
+	if l.fold.thread == 0 && l.fold.name != "" {
+		l.fold.thread = f.node(0, f.frame(format.Frame{Kind: format.FrameThread, Function: "[thread " + l.fold.name + "]"}))
+	}
+	return l.fold.thread
+}
+
+// nameOf is the trace's name of a hash, 0 for none.
+func (f *fold) nameOf(t *tables, hash uint64) format.NameID {
+	if hash == 0 {
+		return 0
+	}
+	id, ok := t.names.get(hash)
+	if !ok {
+		f.stats.Unresolved++
+	}
+	return id
+}
+
+func upToZero(b []byte) []byte {
+	for i, c := range b {
+		if c == 0 {
+			return b[:i]
+		}
+	}
+	return b
+}

@@ -1,0 +1,309 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+	"github.com/gpurec/gpurec/recorder/ring"
+)
+
+// A Source reads the memory of devices: NVML's sampler, or a test's.
+type Source interface {
+	// Devices are the devices it will speak of, known before the first event.
+	Devices() []format.DeviceRow
+	// Run calls emit for each reading until ctx ends. An error, also one after
+	// which some devices go on being read, goes into the trace.
+	Run(ctx context.Context, emit func(*format.Reading)) error
+}
+
+// Options of a recording. The zero value of each but Output is usable.
+type Options struct {
+	Output      string        // the directory to make; it must not exist
+	Meta        format.Meta   // what the caller knows: Tool, Command, Options, Driver, NVML, Simulated
+	Wait        bool          // a full lane holds its thread instead of refusing the record
+	WaitBudget  time.Duration // for how long in a second; default the whole second, so that nothing is lost
+	RotateSize  int64         // bytes of a part after which the next begins; 0 never
+	RotateEvery time.Duration // age of a part after which the next begins; 0 never
+	Sources     []Source
+	SocketDir   string            // where to make the socket's directory; default the user's runtime directory, else a temporary one
+	QueueBytes  int64             // records copied and not yet folded, at most; default 64 MiB
+	Say         func(text string) // one sentence each, for the user; default none
+	Writer      format.WriterOptions
+
+	// ScopeEnded is called in fold's goroutine at each scope's end, while the
+	// scope can still be measured.
+	ScopeEnded func(v *View, sc *live.Scope, e *format.Event)
+}
+
+// A Session records: it listens for lanes at Socket until Close.
+type Session struct {
+	opt    Options
+	onFull uint32
+	socket string
+
+	stop   chan struct{} // closed by Close: drain finishes
+	rounds chan *round   // drain → fold
+	pages  chan *page    // fold → write
+	asks   chan ask      // View → fold
+	folded chan struct{} // closed when fold has ended
+	done   chan struct{} // closed when write has ended
+
+	inflight atomic.Int64 // bytes of buffers not returned
+	buffers  sync.Pool
+	turns    atomic.Int64
+	alive    atomic.Int64
+	failed   atomic.Bool // writing failed: nothing is recorded any more
+
+	mu       sync.Mutex
+	statuses map[int32]int32
+	reasons  []string // why there are no readings, or fewer
+
+	readings chan *format.Reading
+	sources  sync.WaitGroup
+	cancel   context.CancelFunc
+
+	fold  *fold
+	write *write
+	once  sync.Once
+	err   error
+}
+
+// Start makes the trace and the socket and begins to record.
+func Start(opt Options) (*Session, error) {
+	if opt.WaitBudget <= 0 {
+		opt.WaitBudget = time.Second
+	}
+	if opt.QueueBytes <= 0 {
+		opt.QueueBytes = 64 << 20
+	}
+	opt.QueueBytes = max(opt.QueueBytes, 2*bufferSize)
+	if opt.Say == nil {
+		opt.Say = func(string) {}
+	}
+	s := &Session{
+		opt:      opt,
+		stop:     make(chan struct{}),
+		rounds:   make(chan *round, 8),
+		pages:    make(chan *page, 16),
+		asks:     make(chan ask, 16),
+		folded:   make(chan struct{}),
+		done:     make(chan struct{}),
+		readings: make(chan *format.Reading, 1024),
+		statuses: map[int32]int32{},
+	}
+	if opt.Wait {
+		s.onFull = 1
+	}
+	l, err := listen(opt.SocketDir)
+	if err != nil {
+		return nil, err
+	}
+	s.socket = l.path
+	d, err := newDrain(s, l)
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	meta := opt.Meta
+	meta.Monotonic = ring.Now()
+	meta.Start = time.Now().UTC()
+	if meta.Host == "" {
+		meta.Host, _ = os.Hostname()
+	}
+	w, err := format.Create(opt.Output, meta, opt.Writer)
+	if err != nil {
+		l.close()
+		syscall.Close(d.epoll)
+		return nil, err
+	}
+	s.write = &write{s: s, w: w}
+	s.fold = newFold(s)
+	go d.run()
+	go s.fold.run()
+	go s.write.run()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	for _, src := range opt.Sources {
+		s.sources.Add(1)
+		go s.read(ctx, src)
+	}
+	return s, nil
+}
+
+// read runs one Source. A reading that finds fold behind is dropped: the next
+// one comes in an instant, and its peak covers this one.
+func (s *Session) read(ctx context.Context, src Source) {
+	defer s.sources.Done()
+	err := src.Run(ctx, func(r *format.Reading) {
+		c := *r
+		c.Processes = append([]format.ProcessReading(nil), r.Processes...)
+		select {
+		case s.readings <- &c:
+		default:
+		}
+	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		s.mu.Lock()
+		s.reasons = append(s.reasons, err.Error())
+		s.mu.Unlock()
+		s.opt.Say(err.Error())
+	}
+}
+
+// Socket is where lanes are announced: format.EnvSocket of a traced process.
+func (s *Session) Socket() string { return s.socket }
+
+// Output is the trace's directory.
+func (s *Session) Output() string { return s.opt.Output }
+
+// Exited tells the status of a process that the caller waited for, as waitpid's:
+// an exit status, or 128+signal. The kernel tells only the parent. Call it
+// before the process is reaped, and its end in the trace has it.
+func (s *Session) Exited(pid int, status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.statuses[int32(pid)] = int32(status)
+}
+
+// statusOf is the status of a process that ended: of our own child as the kernel
+// has it, else as Exited said.
+func (s *Session) statusOf(pid int32) int32 {
+	if status, err := peekStatus(int(pid)); err == nil {
+		return int32(status)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if status, ok := s.statuses[pid]; ok {
+		delete(s.statuses, pid)
+		return status
+	}
+	return format.Unknown
+}
+
+// WaitQuiet waits until every process that ever announced a lane has ended, or
+// ctx has. It returns how many had not.
+func (s *Session) WaitQuiet(ctx context.Context) int {
+	from := s.turns.Load()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		// Two whole turns since the call: whoever announced itself before is counted.
+		if n := s.alive.Load(); n == 0 && s.turns.Load() >= from+2 {
+			return 0
+		}
+		select {
+		case <-ctx.Done():
+			return int(s.alive.Load())
+		case <-tick.C:
+		}
+	}
+}
+
+// A View is the state of the fold at one moment. It is valid during View's call.
+type View struct {
+	*live.State
+	f *fold
+}
+
+// Scope finds the trace's id of a scope that a process began with a range of
+// this number, whether it is open or not.
+func (v *View) Scope(pid int, number uint64) (format.ScopeID, bool) { return v.f.scopeOf(pid, number) }
+
+// Device finds the trace's index of a process's device ordinal.
+func (v *View) Device(pid int, ordinal int) format.Device { return v.f.deviceOf(pid, ordinal) }
+
+// ErrEnded says that the session is closed, or that writing failed.
+var ErrEnded = errors.New("the recording has ended")
+
+// View calls f, in fold's goroutine, once everything that was published before
+// the call has been folded. It is how a program reads its own numbers: the same
+// fold that an analysis will make of the trace.
+func (s *Session) View(ctx context.Context, f func(*View)) error {
+	a := ask{at: ring.Now(), f: f, done: make(chan struct{})}
+	select {
+	case s.asks <- a:
+	case <-s.folded:
+		return ErrEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-a.done:
+		return nil
+	case <-s.folded:
+		select {
+		case <-a.done:
+			return nil
+		default:
+			return ErrEnded
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends the recording: it takes what the lanes still hold, closes the trace
+// and returns what it amounted to. f, which may be nil, changes the trace's Meta
+// at last. Programs that still run are not disturbed, and not recorded further.
+func (s *Session) Close(f func(*format.Meta)) (Summary, error) {
+	s.once.Do(func() {
+		s.cancel()
+		s.sources.Wait()
+		close(s.stop)
+		<-s.folded
+		<-s.done
+		s.err = s.write.close(f)
+	})
+	return s.fold.summary(), s.err
+}
+
+func (s *Session) say(text string) { s.opt.Say(text) }
+
+// fail is called once, when writing has failed.
+func (s *Session) fail(err error) {
+	s.failed.Store(true)
+	s.say(err.Error())
+}
+
+// buffer takes an empty buffer, nil when as many as may be are in use.
+func (s *Session) buffer() *buffer {
+	if s.inflight.Load()+bufferSize > s.opt.QueueBytes {
+		return nil
+	}
+	s.inflight.Add(bufferSize)
+	b, _ := s.buffers.Get().(*buffer)
+	if b == nil {
+		b = &buffer{bytes: make([]byte, bufferSize)}
+	}
+	b.used = 0
+	b.refs.Store(1)
+	return b
+}
+
+// release lets go of a buffer.
+func (s *Session) release(b *buffer) {
+	if b.refs.Add(-1) == 0 {
+		s.inflight.Add(-bufferSize)
+		s.buffers.Put(b)
+	}
+}
+
+// peekStatus reads the status of a child that has ended, without reaping it.
+func peekStatus(pid int) (int, error) {
+	info, err := waitid(pid, syscall.WEXITED|syscall.WNOHANG|syscall.WNOWAIT)
+	if err != nil {
+		return 0, err
+	}
+	if info.pid == 0 {
+		return 0, fmt.Errorf("process %d still runs", pid)
+	}
+	return info.wait(), nil
+}

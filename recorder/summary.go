@@ -1,0 +1,107 @@
+package recorder
+
+import (
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+)
+
+// A Summary is what a recording amounted to, for the words after a command.
+type Summary struct {
+	Stats   format.Stats
+	Devices []DevicePeak // those that were used
+	Failed  int64        // allocations that failed
+	Top     format.Frame // where most of the memory live at about the largest peak came from
+	TopSize int64        // bytes it held then; 0: nothing was ever live
+}
+
+// A DevicePeak is the largest use of one device.
+type DevicePeak struct {
+	Device format.DeviceRow
+	Used   int64
+	NVML   int64 // format.Unknown without readings
+}
+
+// holders follow which stack holds how much at one layer, and keep the picture
+// of the moment of the largest sum. The picture is taken anew only when the sum
+// has grown by a sixteenth: a few hundred times at most in any recording, at the
+// price of being that much early.
+type holders struct {
+	sizes map[format.StackID]int64
+	sum   int64
+	peak  int64 // of sum when the picture was taken
+	stack format.StackID
+	size  int64
+}
+
+func (h *holders) move(stack format.StackID, n int64) {
+	if h.sizes == nil {
+		h.sizes = map[format.StackID]int64{}
+	}
+	h.sum += n
+	if v := h.sizes[stack] + n; v == 0 {
+		delete(h.sizes, stack)
+	} else {
+		h.sizes[stack] = v
+	}
+	if h.sum > h.peak+h.peak/16 {
+		h.peak = h.sum
+		h.stack, h.size = 0, 0
+		for id, size := range h.sizes {
+			if size > h.size || size == h.size && id < h.stack {
+				h.stack, h.size = id, size
+			}
+		}
+	}
+}
+
+// watch makes the fold tell who holds memory of class device.
+func (f *fold) watch() {
+	move := func(a *live.Allocation, sign int64) {
+		if a.Counted && a.Class == format.ClassDevice && a.Layer.Valid() {
+			f.top[a.Layer].move(a.Stack, sign*a.Bytes())
+		}
+	}
+	f.state.OnBegin = func(a *live.Allocation, _ *format.Event) { move(a, 1) }
+	f.state.OnEnd = func(a *live.Allocation, _ *format.Event) { move(a, -1) }
+}
+
+// summary is called after fold has ended.
+func (f *fold) summary() Summary {
+	s := Summary{Stats: f.stats}
+	for _, d := range f.state.Devices() {
+		if d.ID < 0 || int(d.ID) >= len(f.in.devices) {
+			continue
+		}
+		p := DevicePeak{Device: f.in.devices[d.ID], Used: f.state.DeviceUsed(d).Peak, NVML: format.Unknown}
+		if d.Sampled {
+			p.NVML = d.NVMLPeak
+		}
+		if p.Used > 0 || d.Acquired.Peak > 0 {
+			s.Devices = append(s.Devices, p)
+		}
+	}
+	for _, p := range f.state.Processes() {
+		s.Failed += p.Failed
+	}
+	top := &f.top[format.LayerPool]
+	if top.size == 0 {
+		top = &f.top[format.LayerDriver]
+	}
+	s.TopSize, s.Top = top.size, f.innermost(top.stack)
+	return s
+}
+
+// innermost is the frame of a stack's own node.
+func (f *fold) innermost(id format.StackID) format.Frame {
+	for key, node := range f.in.nodes {
+		if node != id {
+			continue
+		}
+		for fr, fid := range f.in.frames {
+			if fid == format.FrameID(uint32(key)) {
+				return fr
+			}
+		}
+	}
+	return format.Frame{Kind: format.FrameLabel, Function: "unknown"}
+}

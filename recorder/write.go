@@ -1,0 +1,143 @@
+package recorder
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpurec/gpurec/format"
+)
+
+// A page is what fold hands to write: definitions, then the rows that refer to
+// them, then perhaps the checkpoint with which the next part begins.
+type page struct {
+	frames    []format.Frame
+	stacks    []format.Stack
+	names     []nameRow
+	processes []format.Process
+	devices   []format.DeviceRow
+
+	events     []format.Event
+	samples    []format.Sample
+	checkpoint []format.Event
+}
+
+type nameRow struct {
+	id   format.NameID
+	text string
+}
+
+func (p *page) empty() bool {
+	return len(p.events)+len(p.samples)+len(p.checkpoint)+len(p.frames)+len(p.stacks)+len(p.names)+len(p.processes)+len(p.devices) == 0
+}
+
+func (p *page) reset() {
+	clear(p.frames) // lets go of their texts
+	clear(p.names)
+	*p = page{frames: p.frames[:0], stacks: p.stacks[:0], names: p.names[:0], processes: p.processes[:0], devices: p.devices[:0],
+		events: p.events[:0], samples: p.samples[:0]}
+}
+
+// write is the goroutine that encodes and compresses. Once a second it brings
+// to the disk what it has, so that a recorder that is killed loses that second.
+type write struct {
+	s         *Session
+	w         *format.Writer
+	partBytes atomic.Int64 // for fold, which decides when a part is full
+	err       error
+}
+
+const flushEvery = time.Second
+
+func (w *write) run() {
+	defer close(w.s.done)
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case p, ok := <-w.s.pages:
+			if !ok {
+				return
+			}
+			w.page(p)
+		case <-tick.C:
+			w.check(w.w.Flush())
+		}
+		if w.err == nil {
+			w.partBytes.Store(w.w.PartBytes())
+		}
+	}
+}
+
+// check keeps the first failure: it ends the recording, and what comes later is
+// taken and dropped.
+func (w *write) check(err error) {
+	if err != nil && w.err == nil {
+		w.err = err
+		w.s.fail(fmt.Errorf("gpurec stopped recording; the program runs on: %w", err))
+	}
+}
+
+func (w *write) page(p *page) {
+	if w.err == nil {
+		w.check(w.rows(p))
+	}
+	p.reset()
+	select {
+	case w.s.fold.spare <- p:
+	default:
+	}
+}
+
+func (w *write) rows(p *page) error {
+	d := w.w.Defs()
+	for i := range p.frames {
+		d.PutFrame(p.frames[i])
+	}
+	for i := range p.stacks {
+		d.PutStack(p.stacks[i])
+	}
+	for i := range p.names {
+		d.PutName(p.names[i].id, p.names[i].text)
+	}
+	for i := range p.processes {
+		d.PutProcess(p.processes[i])
+	}
+	for i := range p.devices {
+		d.PutDevice(p.devices[i])
+	}
+	for i := range p.events {
+		if err := w.w.Event(&p.events[i]); err != nil {
+			return err
+		}
+	}
+	for i := range p.samples {
+		if err := w.w.Sample(&p.samples[i]); err != nil {
+			return err
+		}
+	}
+	if p.checkpoint != nil {
+		return w.w.Rotate(p.checkpoint)
+	}
+	return nil
+}
+
+// close writes the account of the recording into trace.json.
+func (w *write) close(f func(*format.Meta)) error {
+	s := w.s
+	return w.w.Close(func(m *format.Meta) {
+		m.Stats = s.fold.stats
+		m.End = s.fold.last
+		s.mu.Lock()
+		for _, r := range s.reasons {
+			if m.NVML != "" {
+				m.NVML += "; "
+			}
+			m.NVML += r
+		}
+		s.mu.Unlock()
+		if f != nil {
+			f(m)
+		}
+	})
+}
