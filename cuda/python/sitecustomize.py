@@ -66,25 +66,25 @@ def _run_next():
     Its exceptions are the interpreter's to report, as without us. It may
     change sys.path: our entry goes back to its place among what it leaves.
     """
+    path, modules = sys.path, sys.modules
     here = __file__.rpartition("/")[0]
-    try:
-        place = sys.path.index(here)
-    except ValueError:
+    places = [i for i, p in enumerate(path) if p.rstrip("/") == here]
+    if not places:
         return  # not reached through sys.path: nothing to stand in front of
-    ours = sys.modules.pop(__name__, None)
-    del sys.path[place]
+    ours = modules.pop(__name__)
+    entry = path.pop(places[0])
     try:
         import sitecustomize  # noqa: F401
     except ImportError as e:
-        if e.name != "sitecustomize":
+        if getattr(e, "name", __name__) != __name__:
             raise
-        if ours is not None:
-            sys.modules[__name__] = ours
+        modules[__name__] = ours
     finally:
-        if here not in sys.path:
-            sys.path.insert(place, here)
+        if entry not in path:
+            path.insert(places[0], entry)
 
 
 if __name__ == "sitecustomize":
-    sys.meta_path.insert(0, _AfterCuPysHooks())
+    if sys.version_info >= (3, 9):  # a Python that the package is written for
+        sys.meta_path.insert(0, _AfterCuPysHooks())
     _run_next()

@@ -327,13 +327,14 @@ class TestSitecustomize(Case):
         theirs = self.write(
             "theirs/sitecustomize.py", "import sys; sys.path.append('/added'); print('theirs', __file__); NAME = 'theirs'"
         )
-        _, out, err = self.run_python(
-            "import sys, sitecustomize; print(sitecustomize.NAME, sys.path[1:3], sys.path[-1])", path=[theirs]
-        )
-        self.assertEqual(
-            out, "theirs %s/sitecustomize.py\ntheirs %s /added\n" % (theirs, [PACKAGE, theirs])
-        )
-        self.assertEqual(err, "")
+        for package in (PACKAGE, PACKAGE + "/"):
+            with self.subTest(package):
+                _, out, err = self.run_python(
+                    "import sys, sitecustomize; print(sitecustomize.NAME, sys.path[1:3], sys.path[-1])",
+                    PYTHONPATH=os.pathsep.join([package, theirs]),
+                )
+                self.assertEqual(out, "theirs %s/sitecustomize.py\ntheirs %s /added\n" % (theirs, [PACKAGE, theirs]))
+                self.assertEqual(err, "")
 
     def test_errors_of_the_next_one_are_reported_as_without_us(self):
         for body in ("raise ValueError('bad')", "import no_such_module", "import sys; del sys.path[0]"):
