@@ -3,8 +3,9 @@
 ``gpurec run`` puts this file's directory first on PYTHONPATH, so the
 interpreter imports this module at its start, and neither under -S nor -I nor
 -E. It promises to import nothing but sys, to run the sitecustomize that would
-have run without it, and to leave sys.modules as that one leaves it. All it
-adds is one finder, which waits for CuPy's hooks and then steps aside.
+have run without it, and to leave sys.modules as that one leaves it; also in a
+Python too old for package gpurec, which PYTHONPATH reaches as well. All it adds
+is one finder, which waits for CuPy's hooks and then steps aside.
 """
 
 import sys
