@@ -417,7 +417,10 @@ static bool begin(struct thread *t)
 
 bool gpurec_publish(struct thread *t, struct record *r, unsigned slots, uint64_t start)
 {
-	bool alloc = r->e.kind == GPUREC_KIND_ALLOC, ok = true;
+	/* How long a free took is worth neither a wait nor the room of a Free, and
+	 * its loss is no event's: it is left out uncounted. */
+	bool extra = r->e.kind == GPUREC_KIND_FREE_DONE;
+	bool alloc = r->e.kind == GPUREC_KIND_ALLOC || extra, ok = true;
 	uint64_t bytes = (uint64_t)slots * GPUREC_SLOT_SIZE, before = t->held;
 
 	if (alloc && r->e.size < 0)
@@ -432,8 +435,9 @@ bool gpurec_publish(struct thread *t, struct record *r, unsigned slots, uint64_t
 	while (ok && t->ndefs > 0 && plan(t, t->ndefs, bytes) - t->head > t->capacity / 4 + bytes)
 		ok = publish_some(t) > 0;
 	uint64_t end = plan(t, t->ndefs, bytes);
-	if (!ok || (!fits(t, end, alloc) && !wait_for_room(t, end, alloc))) {
-		refuse(t);
+	if (!ok || (!fits(t, end, alloc) && (extra || !wait_for_room(t, end, alloc)))) {
+		if (!extra)
+			refuse(t);
 		t->ndefs = 0;
 		return false;
 	}

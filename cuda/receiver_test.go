@@ -1,0 +1,329 @@
+package cuda
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/recorder/ring"
+)
+
+// A receiver stands where the recorder stands: it takes lanes from its socket
+// and keeps every record. It knows nothing of order or meaning.
+type receiver struct {
+	t      *testing.T
+	path   string
+	fd     int
+	onFull uint32
+	budget uint64
+	paused atomic.Bool // reads no lane: they fill up
+
+	mu    sync.Mutex
+	lanes []*lane
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+type lane struct {
+	hello   format.WireHello
+	c       *ring.Consumer
+	records []ring.Record
+	dropped uint64
+	call    format.WireCallSlot
+	inCall  bool
+}
+
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gpurec-hook-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := &receiver{t: t, path: filepath.Join(dir, "s"), stop: make(chan struct{}), done: make(chan struct{})}
+	r.fd, err = syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = syscall.Bind(r.fd, &syscall.SockaddrUnix{Name: r.path})
+	}
+	if err == nil {
+		err = syscall.Listen(r.fd, 128)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go r.loop()
+	t.Cleanup(func() { r.finish() })
+	return r
+}
+
+func (r *receiver) loop() {
+	defer close(r.done)
+	buf := make([]byte, 1<<20)
+	for {
+		last := false
+		select {
+		case <-r.stop:
+			last = true
+		default:
+		}
+		for r.accept() {
+		}
+		busy := false
+		for _, l := range r.lanes {
+			if l.c == nil || r.paused.Load() && !last {
+				continue
+			}
+			l.c.Beat(ring.Now())
+			for {
+				n, err := l.c.Read(buf)
+				if err != nil {
+					r.t.Errorf("the lane of thread %d: %v", l.hello.TID, err)
+					l.c.Close()
+					l.c = nil
+					break
+				}
+				if n == 0 {
+					break
+				}
+				busy = true
+				b := bytes.Clone(buf[:n])
+				r.mu.Lock()
+				for rec, rest := ring.Next(b); rec != nil; rec, rest = ring.Next(rest) {
+					l.records = append(l.records, rec)
+				}
+				r.mu.Unlock()
+			}
+		}
+		if last {
+			for _, l := range r.lanes {
+				if l.c != nil {
+					l.dropped = l.c.Dropped()
+					l.call, l.inCall = l.c.Call()
+					l.c.Close()
+				}
+			}
+			return
+		}
+		if !busy {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// accept takes one lane; false when nobody waits.
+func (r *receiver) accept() bool {
+	fd, _, err := syscall.Accept4(r.fd, syscall.SOCK_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	defer syscall.Close(fd)
+	var l lane
+	hello := unsafe.Slice((*byte)(unsafe.Pointer(&l.hello)), unsafe.Sizeof(l.hello))
+	oob := make([]byte, 64)
+	n, oobn, _, _, err := syscall.Recvmsg(fd, hello, oob, syscall.MSG_CMSG_CLOEXEC)
+	if err != nil || n != len(hello) {
+		r.t.Errorf("hello of %d bytes: %v", n, err)
+		return true
+	}
+	messages, err := syscall.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(messages) != 1 {
+		r.t.Errorf("control messages: %v, %v", messages, err)
+		return true
+	}
+	fds, err := syscall.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		r.t.Errorf("descriptors: %v, %v", fds, err)
+		return true
+	}
+	if l.c, err = ring.Map(fds[0], &l.hello); err != nil {
+		r.t.Errorf("map: %v", err)
+		return true
+	}
+	l.c.Attend(r.onFull, r.budget)
+	r.mu.Lock()
+	r.lanes = append(r.lanes, &l)
+	r.mu.Unlock()
+	return true
+}
+
+// finish reads what is left and returns the lanes, in the order of their births.
+func (r *receiver) finish() []*lane {
+	select {
+	case <-r.stop:
+	default:
+		close(r.stop)
+		<-r.done
+		syscall.Close(r.fd)
+	}
+	return r.lanes
+}
+
+// waitFor polls until some record satisfies ok: for tests that act on a living program.
+func (r *receiver) waitFor(ok func(ring.Record) bool) {
+	r.t.Helper()
+	for i := 0; i < 5000; i++ {
+		r.mu.Lock()
+		found := slices.ContainsFunc(r.lanes, func(l *lane) bool { return slices.ContainsFunc(l.records, ok) })
+		r.mu.Unlock()
+		if found {
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	r.t.Fatal("the record that the test waits for has not come")
+}
+
+// ---- what lanes say ----------------------------------------------------------
+
+// events are the lane's records but for definitions and ThreadBegin.
+func (l *lane) events() (out []ring.Record) {
+	for _, r := range l.records {
+		if !r.Definition() && r.Kind() != format.ThreadBegin {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// checkSeq says where the lane's numbering has a gap, and how many are missing in all.
+func (l *lane) missing() (n uint64) {
+	next := uint32(0)
+	for _, r := range l.records {
+		n += uint64(r.Head().Seq - next)
+		next = r.Head().Seq
+		if !r.Definition() {
+			next++
+		}
+	}
+	return n
+}
+
+// all are the events of all lanes, lane by lane.
+func all(lanes []*lane) (out []ring.Record) {
+	for _, l := range lanes {
+		out = append(out, l.events()...)
+	}
+	return out
+}
+
+func count(rs []ring.Record, k format.Kind) (n int) {
+	for _, r := range rs {
+		if r.Kind() == k {
+			n++
+		}
+	}
+	return n
+}
+
+// text is an event in one line, for comparisons; addresses are left out.
+func text(r ring.Record) string {
+	e := r.Event()
+	s := fmt.Sprintf("%s %s %s/%s dev=%d size=%d", r.Kind(), e.API, e.Layer, e.Class, e.Device, e.Size)
+	if c := r.Call(); c != nil && c.Status != 0 {
+		s += fmt.Sprintf(" status=%d", c.Status)
+	}
+	for i, name := range []string{"captured", "nested", "echo", "estimate", "open", "range", "inpool"} {
+		if e.Flags&(1<<i) != 0 {
+			s += " " + name
+		}
+	}
+	return s
+}
+
+// ---- running programs ----------------------------------------------------------
+
+// libs are the libraries compiled as gpurec compiles them, warnings being errors.
+var libs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "gpurec-cuda-test-")
+	if err != nil {
+		return "", err
+	}
+	libsDir = dir
+	return dir, Build(dir, "-Werror")
+})
+
+var libsDir string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if libsDir != "" {
+		os.RemoveAll(libsDir)
+	}
+	os.Exit(code)
+}
+
+func libraryDirectory(t *testing.T) string {
+	t.Helper()
+	dir, err := libs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// cc compiles sources into the test's own directory.
+func cc(t *testing.T, out string, args ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), out)
+	all := append([]string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I", "hook", "-o", path}, args...)
+	if b, err := exec.Command("cc", all...).CombinedOutput(); err != nil {
+		t.Fatalf("cc %s: %v\n%s", strings.Join(all, " "), err, b)
+	}
+	return path
+}
+
+// A program is run under the hook and on the simulated GPU.
+type program struct {
+	env  []string // beside what Environ gives
+	e    Environment
+	args []string
+}
+
+func (p program) command(t *testing.T, r *receiver) *exec.Cmd {
+	t.Helper()
+	dir := libraryDirectory(t)
+	e := p.e
+	e.Hook = filepath.Join(dir, HookName)
+	if r != nil {
+		e.Socket = r.path
+	}
+	if e.Simulator == "" {
+		e.Simulator = dir
+	}
+	cmd := exec.Command(p.args[0], p.args[1:]...)
+	cmd.Env = append(e.Environ(os.Environ()), p.env...)
+	return cmd
+}
+
+// run returns the lanes and what the program printed; it must succeed.
+func (p program) run(t *testing.T, r *receiver) ([]*lane, string) {
+	t.Helper()
+	cmd := p.command(t, r)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if errs.Len() > 0 {
+		t.Logf("stderr of %s:\n%s", p.args[0], errs.String())
+	}
+	if err != nil {
+		var exit *exec.ExitError
+		errors.As(err, &exit)
+		t.Fatalf("%s: %v\n%s", strings.Join(p.args, " "), err, out.String())
+	}
+	if r == nil {
+		return nil, out.String()
+	}
+	return r.finish(), out.String()
+}
