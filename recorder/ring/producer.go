@@ -28,7 +28,7 @@ type Producer struct {
 	sent    map[uint64]struct{}
 	budget  budget
 	born    format.Time
-	Wait    bool // whether to wait before the reader has said so; set it before Connect
+	Wait    bool               // whether to wait before the reader has said so; set it before Connect
 	now     func() format.Time // set by tests; Now otherwise
 }
 
@@ -245,17 +245,13 @@ func (p *Producer) room(n uint64, kind format.Kind) bool {
 	return used+n <= size
 }
 
-// firstBudget is how long a lane may hold its thread in a second before the
-// reader has given a sign of life and with it its own budget.
-const firstBudget = 100 * time.Millisecond
-
 // wait gives the reader time to make room, within the budget of this second and
 // only while its heartbeat is fresh.
 func (p *Producer) wait(n uint64, kind format.Kind) bool {
 	const nap = 50 * time.Microsecond
 	for {
 		now := Now()
-		wait, budget := p.Wait, firstBudget
+		wait, budget := p.Wait, time.Second // until the reader's first sign of life
 		beat := format.Time(atomic.LoadUint64(&p.header.Heartbeat))
 		if beat == 0 {
 			beat = p.born
