@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 try:
     import gpurec
@@ -33,47 +33,57 @@ class DriverError(Exception):
     """A call that the driver refused."""
 
 
-class Driver:
-    """The few functions of libcuda.so.1 that the example needs."""
+def _driver() -> ctypes.CDLL:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as e:
+        raise DriverError("no CUDA driver here (%s); try gpurec demo --simulate-gpu" % e) from None
+    _check(driver.cuInit(0), driver.cuInit, ())
+    return driver
 
-    def __init__(self) -> None:
-        try:
-            self.lib = ctypes.CDLL("libcuda.so.1")
-        except OSError as e:
-            raise DriverError("no CUDA driver here (%s); try gpurec demo --simulate-gpu" % e) from None
-        self("cuInit", 0)
 
-    def __call__(self, name: str, *args: object) -> None:
-        status = getattr(self.lib, name)(*args)
-        if status != 0:
-            raise DriverError("%s failed with status %d" % (name, status))
-
-    def devices(self) -> "List[Device]":
-        count = ctypes.c_int()
-        self("cuDeviceGetCount", ctypes.byref(count))
-        return [Device(self, i) for i in range(min(count.value, 2))]
+def _check(status: int, function: Any, arguments: Any) -> Any:
+    if status != 0:
+        raise DriverError("%s failed with status %d" % (function.__name__, status))
+    return arguments
 
 
 class Device:
-    """One device with its primary context. alloc and free work on it from any thread."""
+    """One device with its primary context.
 
-    def __init__(self, driver: Driver, ordinal: int) -> None:
-        self.driver, self.ordinal = driver, ordinal
+    alloc(size) -> address and free(address) are the driver's functions
+    themselves, not wrapped, so that the innermost line of a stack is the one
+    that wanted the memory. They work on the device that the thread last used.
+    """
+
+    def __init__(self, driver: ctypes.CDLL, ordinal: int) -> None:
         handle = ctypes.c_int()
-        driver("cuDeviceGet", ctypes.byref(handle), ordinal)
+        _check(driver.cuDeviceGet(ctypes.byref(handle), ordinal), driver.cuDeviceGet, ())
         self.context = ctypes.c_void_p()
-        driver("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), handle)
+        retain = driver.cuDevicePrimaryCtxRetain
+        _check(retain(ctypes.byref(self.context), handle), retain, ())
+        self.driver = driver
+        status, address, size = ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t
+        alloc = ctypes.CFUNCTYPE(status, ctypes.POINTER(address), size)
+        free = ctypes.CFUNCTYPE(status, address)
+        self.alloc: Any = alloc(("cuMemAlloc_v2", driver), ((2, "address"), (1, "size")))
+        self.free: Any = free(("cuMemFree_v2", driver), ((1, "address"),))
+        self.alloc.errcheck = self.free.errcheck = _check
+        self.use()
 
-    def alloc(self, size: int) -> int:
-        address = ctypes.c_uint64()
-        self.driver("cuCtxSetCurrent", self.context)
-        self.driver("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
-        return address.value
+    def use(self) -> None:
+        """Make it this thread's device."""
+        _check(self.driver.cuCtxSetCurrent(self.context), self.driver.cuCtxSetCurrent, ())
 
-    def free(self, *addresses: int) -> None:
-        self.driver("cuCtxSetCurrent", self.context)
-        for address in addresses:
-            self.driver("cuMemFree_v2", ctypes.c_uint64(address))
+
+def devices() -> List[Device]:
+    """The first two devices, or the only one."""
+    driver = _driver()
+    count = ctypes.c_int()
+    _check(driver.cuDeviceGetCount(ctypes.byref(count)), driver.cuDeviceGetCount, ())
+    if count.value == 0:
+        raise DriverError("the CUDA driver sees no device")
+    return [Device(driver, i) for i in range(min(count.value, 2))]
 
 
 class Loader:
@@ -90,6 +100,7 @@ class Loader:
         self.thread.start()
 
     def _fetch(self, device: Device) -> None:
+        device.use()
         staging = device.alloc(8 * MiB)
         time.sleep(PAUSE / 2)
         self.batch = device.alloc(24 * MiB)
@@ -106,6 +117,7 @@ class Model:
     """Weights, the optimizer's state, and what a step needs for a while."""
 
     def __init__(self, device: Device) -> None:
+        device.use()
         self.device = device
         self.weights = [device.alloc(16 * MiB) for _ in range(LAYERS)]
         self.moments: Dict[int, int] = {}
@@ -142,12 +154,15 @@ class Model:
         self.history.append(self.device.alloc(1 * MiB))  # never given back: the leak
 
     def close(self) -> None:
-        self.device.free(*self.weights, *self.moments.values())
+        self.device.use()
+        for address in [*self.weights, *self.moments.values()]:
+            self.device.free(address)
 
 
 def train_epoch(model: Model, loader: Loader) -> None:
     """One epoch: the batches stay on the device until it ends."""
-    batches = []
+    batches: List[int] = []
+    model.device.use()
     loader.start(model.device)
     for step in range(STEPS):
         with gpurec.scope("step"):
@@ -157,7 +172,8 @@ def train_epoch(model: Model, loader: Loader) -> None:
             gradients = model.backward(model.forward(batches[-1]))
             model.optimizer_step(gradients)
             model.remember()
-    model.device.free(*batches)
+    while batches:
+        model.device.free(batches.pop())
 
 
 @gpurec.scope("evaluation")
@@ -170,12 +186,9 @@ def evaluate(device: Device) -> None:
 
 def main() -> int:
     try:
-        devices = Driver().devices()
-        if not devices:
-            raise DriverError("the CUDA driver sees no device")
-        print("demo: %d epochs of %d steps on %d device(s)" % (EPOCHS, STEPS, len(devices)), flush=True)
-        models = [Model(d) for d in devices]
+        models = [Model(device) for device in devices()]
         gpurec.mark("models loaded")
+        print("demo: %d epochs of %d steps on %d device(s)" % (EPOCHS, STEPS, len(models)), flush=True)
         loader = Loader()
         with gpurec.scope("training"):
             for epoch in range(EPOCHS):
