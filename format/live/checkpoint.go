@@ -310,7 +310,7 @@ func (s *State) loadTotal(e *format.Event) {
 		} else if e.Layer == format.LayerPool {
 			c = &p.pool.Curve
 		}
-		c.restore(e.Size, e.Requested, e.Reserved, e.Time)
+		c.restore(e.Size, e.Requested, e.Reserved, e.Time, s.peaksSince)
 	}
 }
 
@@ -318,12 +318,12 @@ func (s *State) loadDeviceTotal(e *format.Event, sums bool) {
 	d := s.device(e.Device)
 	switch {
 	case e.Layer == format.LayerDriver && sums:
-		d.Acquired.restore(e.Size, e.Requested, e.Reserved, e.Time)
+		d.Acquired.restore(e.Size, e.Requested, e.Reserved, e.Time, s.peaksSince)
 	case e.Layer == format.LayerPool && sums:
-		d.Pool.restore(e.Size, e.Requested, e.Reserved, e.Time)
+		d.Pool.restore(e.Size, e.Requested, e.Reserved, e.Time, s.peaksSince)
 	case e.Layer == format.LayerNone:
 		if sums {
-			d.Used.restore(0, 0, e.Reserved, e.Time)
+			d.Used.restore(0, 0, e.Reserved, e.Time, s.peaksSince)
 		}
 		if e.Size >= 0 {
 			if !d.Sampled {

@@ -40,13 +40,16 @@ func (c *Curve) move(n int64, at format.Time, quiet bool) {
 
 func (c *Curve) settle(at format.Time) { c.move(0, at, false) }
 
-// restore sets what a checkpoint says; a peak seen here and not there stays.
-func (c *Curve) restore(total, count, peak int64, at format.Time) {
+// restore sets what a checkpoint says; a peak seen here and not there stays,
+// and one from before since is none of ours.
+func (c *Curve) restore(total, count, peak int64, at, since format.Time) {
 	c.Total, c.Count = total, count
-	if peak > c.Peak {
+	if peak > c.Peak && at >= since {
 		c.Peak, c.PeakAt = peak, at
 	}
 }
+
+func (c *Curve) resetPeak(at format.Time) { c.Peak, c.PeakAt = c.Now, at }
 
 // A tracker is a curve that knows its maximum since the begin of every open
 // scope. A scope that began earlier has seen at least what a later one has, so

@@ -1,6 +1,10 @@
 package live
 
-import "github.com/gpurec/gpurec/format"
+import (
+	"math"
+
+	"github.com/gpurec/gpurec/format"
+)
 
 // A State is everything the fold knows at one moment. Not safe for use by
 // several goroutines at once.
@@ -35,24 +39,26 @@ type State struct {
 	scopeSeq  uint64
 	nvmlTotal tracker // over all sampled devices
 
-	now       format.Time
-	loading   bool // between a checkpoint's first row and its CheckpointEnd
-	epoch     uint32
-	rows      int64
-	lastLive  int32
-	unhooked  int64
-	hasSample bool
+	now        format.Time
+	peaksSince format.Time // peaks before it are not counted
+	loading    bool        // between a checkpoint's first row and its CheckpointEnd
+	epoch      uint32
+	rows       int64
+	lastLive   int32
+	unhooked   int64
+	hasSample  bool
 }
 
 // New returns an empty state.
 func New() *State {
 	return &State{
-		processes: map[format.ProcessID]*Process{},
-		devices:   map[format.Device]*Device{},
-		orphans:   map[orphanKey]int32{},
-		scopes:    map[format.ScopeID]*Scope{},
-		free:      none,
-		lastLive:  none,
+		processes:  map[format.ProcessID]*Process{},
+		devices:    map[format.Device]*Device{},
+		orphans:    map[orphanKey]int32{},
+		scopes:     map[format.ScopeID]*Scope{},
+		free:       none,
+		peaksSince: math.MinInt64,
+		lastLive:   none,
 	}
 }
 
@@ -146,6 +152,25 @@ func (s *State) Apply(e *format.Event) {
 		s.unhooked++
 	case format.ProcessBegin, format.ThreadBegin:
 		s.process(e.Process)
+	}
+}
+
+// ResetPeaks begins the peaks of all sums anew, at what is live now. What open
+// scopes have seen stays.
+func (s *State) ResetPeaks() {
+	s.peaksSince = s.now
+	for _, p := range s.processes {
+		p.acquired.resetPeak(s.now)
+		p.pool.resetPeak(s.now)
+		for _, a := range p.accounts {
+			a.resetPeak(s.now)
+		}
+	}
+	for _, d := range s.devices {
+		d.Acquired.resetPeak(s.now)
+		d.Pool.resetPeak(s.now)
+		d.Used.resetPeak(s.now)
+		d.NVMLPeak = d.nvml.Now
 	}
 }
 

@@ -1,0 +1,133 @@
+package analyze
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/gpurec/gpurec/format"
+)
+
+// Completeness says whether events are missing from what was answered, and
+// what else is worth knowing. It goes with every report: on stderr, in a field
+// of its JSON.
+type Completeness struct {
+	Complete bool     `json:"complete"`
+	Partial  []string `json:"partial,omitempty"` // why events are missing
+	Notes    []string `json:"notes,omitempty"`   // nothing is missing because of these
+}
+
+func (c *Completeness) partial(f string, a ...any) {
+	c.add(&c.Partial, fmt.Sprintf(f, a...))
+}
+
+func (c *Completeness) note(f string, a ...any) { c.add(&c.Notes, fmt.Sprintf(f, a...)) }
+
+func (c *Completeness) add(to *[]string, s string) {
+	if !contains(*to, s) {
+		*to = append(*to, s)
+	}
+}
+
+// String is "complete", or "partial: " and why.
+func (c *Completeness) String() string {
+	if len(c.Partial) == 0 {
+		return "complete"
+	}
+	return "partial: " + strings.Join(c.Partial, "; ")
+}
+
+// damage sorts an error of reading a part. Of a trace that is still growing a
+// table without its end is nothing to be said twice.
+func (c *Completeness) damage(err error, growing bool) {
+	if err == nil {
+		return
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			c.damage(e, growing)
+		}
+		return
+	}
+	var cut *format.TruncatedError
+	switch {
+	case errors.As(err, &cut) && growing && cut.Left == 0:
+	case errors.Is(err, fs.ErrNotExist):
+		c.note("a part was deleted while it was read: %v", err)
+	default:
+		c.partial("%v", err)
+	}
+}
+
+// losses are the events that a trace says it lost.
+type losses struct {
+	events  int64
+	threads map[scopeThread]bool
+}
+
+func (l *losses) add(e *format.Event) {
+	if e.Size <= 0 {
+		return
+	}
+	l.events += e.Size
+	if l.threads == nil {
+		l.threads = map[scopeThread]bool{}
+	}
+	l.threads[scopeThread{e.Process, e.Thread}] = true
+}
+
+// judge says what the trace itself tells about missing events.
+func (p *Pass) judge(c *Completeness) {
+	m := p.Trace.Meta()
+	switch m.Ending {
+	case format.EndGrowing:
+		c.partial("not closed: it is still being recorded, or its recorder died")
+	case format.EndFailed:
+		c.partial("the recording failed: %s", m.Reason)
+	default:
+		if m.Reason != "" {
+			c.note("%s", m.Reason)
+		}
+	}
+	if lost := max(int64(m.Stats.Lost), p.lost.events); lost > 0 {
+		where := ""
+		if n := len(p.lost.threads); n > 0 {
+			where = fmt.Sprintf(" on %d thread%s", n, plural(n))
+		}
+		c.partial("%d event%s lost%s", lost, plural(int(lost)), where)
+	}
+	if n := m.Stats.ClosedLanes; n > 0 {
+		c.partial("%d lane%s closed because what they held made no sense", n, plural(int(n)))
+	}
+	if m.Stats.Late > 0 {
+		c.note("%d event%s passed on after their place in the order", m.Stats.Late, plural(int(m.Stats.Late)))
+	}
+	if m.Stats.Unresolved > 0 {
+		c.note("%d stack%s without a definition", m.Stats.Unresolved, plural(int(m.Stats.Unresolved)))
+	}
+	if m.NVML != "" && p.wanted && !p.sampled {
+		c.note("no NVML samples: %s", m.NVML)
+	}
+	var unknown, unseen int64
+	for _, q := range p.State.Processes() {
+		unknown += q.UnknownFrees
+		unseen += q.LostFrees
+	}
+	if unknown > 0 {
+		c.note("%d free%s of what was allocated before the recording or never seen", unknown, plural(int(unknown)))
+	}
+	if unseen > 0 {
+		c.note("%d free%s not seen: the address was allocated again", unseen, plural(int(unseen)))
+	}
+	if n := p.State.Unhooked(); n > 0 {
+		c.note("%d look-up%s of functions that may allocate and are not recorded", n, plural(int(n)))
+	}
+}
+
+func plural(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
+}

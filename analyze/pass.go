@@ -1,0 +1,339 @@
+package analyze
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+)
+
+// Needs are what an answer wants from the pass.
+type Needs struct {
+	Pooled  bool // which processes have a pool, from the first event on; may cost a look at all events
+	Samples bool
+}
+
+// An Answer is fed one trace after another.
+type Answer interface {
+	Needs() Needs
+	Begin(p *Pass) error                    // a trace begins; observers and Count of p.State are set here
+	Event(p *Pass, e *format.Event) error   // after the fold has it; checkpoint rows too. ErrStop ends the trace early
+	Sample(p *Pass, r *format.Sample) error // after the fold has it
+	End(p *Pass) error                      // p.State is the state at the end of the window, p.Defs is complete
+}
+
+// An Enterer is an answer that wants to know when the window begins: before
+// its first event is folded, or at the end of a trace that has none.
+type Enterer interface{ Enter(p *Pass) }
+
+// ErrStop tells the pass that an answer has seen enough of a trace.
+var ErrStop = errors.New("seen enough")
+
+// A Pass is the one over a trace that is going on.
+type Pass struct {
+	Trace *format.Trace
+	Defs  *format.Defs
+	State *live.State
+	Event int64 // number of the event, checkpoint rows counted
+	In    bool  // the window has begun
+
+	filter   *filter
+	from, to bound
+	lost     losses
+	wanted   bool // the answer wanted samples
+	sampled  bool // and there were some
+	comp     *Completeness
+	prefix   string
+}
+
+// Matches reports whether e passes those fields of the query.
+func (p *Pass) Matches(e *format.Event, by Fields) bool { return p.filter.matches(e, by) }
+
+// Filtered reports whether the query has any of those fields.
+func (p *Pass) Filtered(by Fields) bool { return p.filter.has&by != 0 }
+
+// CountOnly makes sums count what passes those fields of the query only.
+func (p *Pass) CountOnly(by Fields) {
+	if p.Filtered(by) {
+		p.State.Count = func(e *format.Event) bool { return p.Matches(e, by) }
+	}
+}
+
+// Note adds to what is said beside the answer.
+func (p *Pass) Note(f string, a ...any) { p.comp.note("%s"+f, append([]any{p.prefix}, a...)...) }
+
+// Since is the time since the start of the recording.
+func (p *Pass) Since(t format.Time) int64 { return int64(t - p.Trace.Meta().Monotonic) }
+
+// Seconds prints a time since the start the way TIME reads it.
+func Seconds(ns int64) string { return strconv.FormatFloat(float64(ns)/1e9, 'f', 6, 64) + "s" }
+
+// Run opens the traces and feeds a each of them, in order. The error is about
+// what makes an answer impossible; what only makes it partial is in the
+// Completeness. progress, where not nil, hears how many parts are done.
+func Run(ctx context.Context, paths []string, q *Query, a Answer, progress func(done, of int)) (*Completeness, error) {
+	c := &Completeness{}
+	var traces []*format.Trace
+	parts := 0
+	for _, path := range paths {
+		t, err := format.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		traces = append(traces, t)
+		parts += len(t.Parts())
+	}
+	done := 0
+	for _, t := range traces {
+		one := &Completeness{}
+		p := &Pass{Trace: t, Defs: format.NewDefs(), State: live.New(), comp: one}
+		step := func() {
+			if done++; progress != nil {
+				progress(done, parts)
+			}
+		}
+		if err := p.run(ctx, q, a, step); err != nil {
+			return nil, err
+		}
+		p.judge(one)
+		prefix := ""
+		if len(traces) > 1 {
+			prefix = t.Path() + ": "
+		}
+		for _, s := range one.Partial {
+			c.partial("%s%s", prefix, s)
+		}
+		for _, s := range one.Notes {
+			c.note("%s%s", prefix, s)
+		}
+	}
+	c.Complete = len(c.Partial) == 0
+	return c, nil
+}
+
+// run is the pass:
+//
+//  1. definitions of all parts are loaded, for filters by name and process;
+//  2. what must be known beforehand is looked for;
+//  3. parts are read in order, samples merged in by time: a sample stands
+//     before the first event that is younger;
+//  4. of the last part of a growing trace the definitions are loaded again,
+//     because events may have come meanwhile; a row always comes after its
+//     definitions, so they are all there then.
+func (p *Pass) run(ctx context.Context, q *Query, a Answer, step func()) error {
+	meta := p.Trace.Meta()
+	loadDefs(p.Trace, p.Defs)
+	p.filter = newFilter(q, p.Defs)
+	p.from, p.to = q.From.bound(&meta), q.To.bound(&meta)
+	scan := prescan{from: scopeMoment(q.From), to: scopeMoment(q.To)}
+	needs := a.Needs()
+	p.wanted = needs.Samples
+	if needs.Pooled || scan.from != nil || scan.to != nil {
+		if err := scan.run(ctx, p.Trace, p.Defs, needs.Pooled); err != nil {
+			return err
+		}
+		if needs.Pooled {
+			p.State.Pooled = func(id format.ProcessID) bool { return scan.pooled[id] }
+		}
+		if scan.from != nil {
+			p.from = bound{set: true, event: scan.from.begin}
+		}
+		if scan.to != nil && scan.to.end >= 0 {
+			p.to = bound{set: true, event: scan.to.end}
+		}
+	}
+	if err := a.Begin(p); err != nil {
+		return err
+	}
+	parts := p.Trace.Parts()
+	stopped := false
+	for i, part := range parts {
+		p.gap(parts, i)
+		growing := meta.Ending == format.EndGrowing && i == len(parts)-1
+		err := p.part(ctx, part, a, needs.Samples)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var failed *answerError
+		if errors.As(err, &failed) {
+			return failed.err
+		}
+		stopped = err == ErrStop
+		if !stopped {
+			p.comp.damage(err, growing)
+		}
+		if growing || errors.Is(err, format.ErrTruncated) {
+			p.comp.damage(part.LoadDefs(p.Defs), growing)
+		}
+		step()
+		if stopped {
+			break
+		}
+	}
+	if len(parts) == 0 {
+		p.comp.note("it has no events")
+	}
+	if !p.In {
+		p.enter(a)
+	}
+	return a.End(p)
+}
+
+// gap says which parts are not there before the i-th.
+func (p *Pass) gap(parts []*format.Part, i int) {
+	switch {
+	case i == 0 && parts[0].Index() > 0:
+		// The oldest parts are deleted on purpose; the checkpoint says what was live.
+		if len(parts) > 0 {
+			p.comp.note("its first part is %d: the ones before are not there", parts[0].Index())
+		}
+	case i > 0 && parts[i].Index() != parts[i-1].Index()+1:
+		p.comp.partial("parts %d to %d are missing", parts[i-1].Index()+1, parts[i].Index()-1)
+	}
+}
+
+// An answerError is one that the answer gave: no damage of the trace.
+type answerError struct{ err error }
+
+func (e *answerError) Error() string { return e.err.Error() }
+
+func (p *Pass) enter(a Answer) {
+	p.In = true
+	if en, ok := a.(Enterer); ok {
+		en.Enter(p)
+	}
+}
+
+func (p *Pass) part(ctx context.Context, part *format.Part, a Answer, samples bool) error {
+	r, err := part.Events()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	merge := sampleMerge{p: p, a: a}
+	if samples {
+		if err := merge.open(part); err != nil {
+			p.comp.damage(err, true)
+		}
+		defer merge.close()
+	}
+	for {
+		batch, err := r.Next()
+		if err == io.EOF || err != nil {
+			if merr := merge.until(p.lastSample()); merr != nil {
+				return merr
+			}
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for i := range batch {
+			e := &batch[i]
+			if p.to.set && !e.Kind.Checkpoint() && (p.to.byTime && e.Time > p.to.time || !p.to.byTime && p.Event > p.to.event) {
+				if err := merge.until(p.lastSample()); err != nil {
+					return err
+				}
+				return ErrStop
+			}
+			if !e.Kind.Checkpoint() {
+				if err := merge.until(e.Time); err != nil {
+					return err
+				}
+			}
+			if err := p.one(a, e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// one folds an event and hands it on.
+func (p *Pass) one(a Answer, e *format.Event) error {
+	if !p.In && !e.Kind.Checkpoint() && (!p.from.set || p.from.byTime && e.Time >= p.from.time || !p.from.byTime && p.Event >= p.from.event) {
+		p.enter(a)
+	}
+	switch e.Kind {
+	case format.ScopeBegin, format.LiveScope:
+		p.filter.scopes.begin(e, p.Defs)
+	case format.Lost:
+		p.lost.add(e)
+	}
+	p.State.Apply(e)
+	err := a.Event(p, e)
+	if e.Kind == format.ScopeEnd {
+		p.filter.scopes.end(e)
+	}
+	p.Event++
+	if err == nil || err == ErrStop {
+		return err
+	}
+	return &answerError{err}
+}
+
+// lastSample is how far samples count when a part's events have ended.
+func (p *Pass) lastSample() format.Time {
+	if p.to.set && p.to.byTime {
+		return p.to.time
+	}
+	if p.to.set {
+		return p.State.Now()
+	}
+	return 1<<63 - 1
+}
+
+// A sampleMerge feeds a part's samples between its events.
+type sampleMerge struct {
+	p    *Pass
+	a    Answer
+	r    *format.SampleReader
+	rows []format.Sample
+}
+
+func (m *sampleMerge) open(part *format.Part) (err error) {
+	m.r, err = part.Samples()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (m *sampleMerge) close() {
+	if m.r != nil {
+		m.r.Close()
+	}
+}
+
+func (m *sampleMerge) until(t format.Time) error {
+	for m.r != nil {
+		for len(m.rows) > 0 {
+			if m.rows[0].Time > t {
+				return nil
+			}
+			r := &m.rows[0]
+			m.rows = m.rows[1:]
+			m.p.sampled = true
+			m.p.State.Sample(r)
+			if err := m.a.Sample(m.p, r); err != nil {
+				return &answerError{fmt.Errorf("a sample: %w", err)}
+			}
+		}
+		var err error
+		if m.rows, err = m.r.Next(); err != nil {
+			if err != io.EOF {
+				m.p.comp.damage(err, m.p.Trace.Meta().Ending == format.EndGrowing)
+			}
+			m.r.Close()
+			m.r = nil
+		}
+	}
+	return nil
+}

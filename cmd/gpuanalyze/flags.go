@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+)
+
+// A flagSet is a command's flags, and its help.
+type flagSet struct {
+	*pflag.FlagSet
+	command *command
+}
+
+func newFlagSet(c *command, stdout io.Writer) *flagSet {
+	f := &flagSet{pflag.NewFlagSet(c.name, pflag.ContinueOnError), c}
+	f.SortFlags = false
+	f.SetOutput(io.Discard)
+	f.Usage = func() {
+		fmt.Fprintf(stdout, "%s\n\nusage: %s\n", c.short, c.usage())
+		if c.long != "" {
+			fmt.Fprintf(stdout, "\n%s\n", strings.TrimSpace(c.long))
+		}
+		fmt.Fprintf(stdout, "\nflags:\n%s", f.FlagUsages())
+		if len(c.examples) > 0 {
+			fmt.Fprint(stdout, "\nexamples:\n")
+			for _, e := range c.examples {
+				fmt.Fprintf(stdout, "  %s\n", e)
+			}
+		}
+	}
+	return f
+}
+
+// parse parses args; the rest must be at least one trace.
+func (f *flagSet) parse(args []string) error {
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return err
+		}
+		return usageError{err}
+	}
+	return nil
+}
+
+// An analysis is what every command that reads traces takes.
+type analysis struct {
+	*flagSet
+	json  bool
+	quiet bool
+
+	processes, ranks []int32
+	threads          []uint
+	devices          []string
+	layers           []string
+	scopes           []string
+	from, to         string
+}
+
+func newAnalysis(c *command, stdout io.Writer) *analysis {
+	a := &analysis{flagSet: newFlagSet(c, stdout)}
+	a.BoolVar(&a.json, "json", false, "print JSON")
+	a.Int32SliceVar(&a.processes, "process", nil, "only these processes, by `PID`")
+	a.StringSliceVar(&a.devices, "device", nil, "only these devices, by `INDEX` in the trace, or UUID or its beginning")
+	a.UintSliceVar(&a.threads, "thread", nil, "only these threads, by `TID`")
+	a.Int32SliceVar(&a.ranks, "rank", nil, "only these `RANK`s of a distributed job")
+	a.StringSliceVar(&a.layers, "layer", nil, "only these layers: `driver`, pool, host")
+	a.StringArrayVar(&a.scopes, "scope", nil, "only what the thread of a scope did inside it, by `ID|NAME[#N]`")
+	a.StringVar(&a.from, "from", "", "from this `TIME` on: 12.5s since the start, RFC 3339, or scope:NAME#3")
+	a.StringVar(&a.to, "to", "", "up to this `TIME`")
+	a.BoolVarP(&a.quiet, "quiet", "q", false, "on stderr only errors, and what is missing")
+	return a
+}
+
+// query parses args, and returns what they ask for and the traces.
+func (a *analysis) query(args []string) (*analyze.Query, []string, error) {
+	if err := a.parse(args); err != nil {
+		return nil, nil, err
+	}
+	if a.NArg() == 0 {
+		return nil, nil, usagef("no trace given")
+	}
+	q := &analyze.Query{Processes: a.processes, Ranks: a.ranks, Devices: a.devices}
+	for _, t := range a.threads {
+		q.Threads = append(q.Threads, uint32(t))
+	}
+	for _, s := range a.layers {
+		l, err := format.ParseLayer(s)
+		if err != nil || l == format.LayerNone {
+			return nil, nil, usagef("--layer %s: it is driver, pool or host", s)
+		}
+		q.Layers = append(q.Layers, l)
+	}
+	for _, s := range a.scopes {
+		r, err := analyze.ParseScope(s)
+		if err != nil {
+			return nil, nil, usagef("--scope: %v", err)
+		}
+		q.Scopes = append(q.Scopes, r)
+	}
+	var err error
+	if q.From, err = parseMoment("--from", a.from); err != nil {
+		return nil, nil, err
+	}
+	if q.To, err = parseMoment("--to", a.to); err != nil {
+		return nil, nil, err
+	}
+	return q, a.Args(), nil
+}
+
+func parseMoment(flag, s string) (analyze.Moment, error) {
+	if s == "" {
+		return analyze.Moment{}, nil
+	}
+	m, err := analyze.ParseMoment(s)
+	if err != nil {
+		return m, usagef("%s: %v", flag, err)
+	}
+	return m, nil
+}
+
+// answer runs an answer over the traces, with a progress bar where somebody
+// looks and it takes long.
+func (a *analysis) answer(ctx context.Context, stderr io.Writer, traces []string, q *analyze.Query, ans analyze.Answer) (*analyze.Completeness, error) {
+	var progress func(done, of int)
+	if bar := newProgress(stderr); bar != nil {
+		progress = bar.show
+		defer bar.clear()
+	}
+	return analyze.Run(ctx, traces, q, ans, progress)
+}
+
+// conclude says on stderr how complete the answer is. Its error is the exit
+// status.
+func (a *analysis) conclude(stderr io.Writer, c *analyze.Completeness) error {
+	if !a.quiet || !c.Complete {
+		fmt.Fprintln(stderr, c)
+	}
+	if !a.quiet {
+		for _, n := range c.Notes {
+			fmt.Fprintf(stderr, "note: %s\n", n)
+		}
+	}
+	if !c.Complete {
+		return errPartial
+	}
+	return nil
+}
+
+// writeJSON prints v indented. It escapes nothing that JSON does not need
+// escaped: names are data, and their readers are not browsers.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// A progress is one line that overwrites itself.
+type progress struct {
+	w     io.Writer
+	start time.Time
+	shown bool
+}
+
+// progressAfter is how long work may take before it is worth a line.
+const progressAfter = time.Second
+
+func newProgress(stderr io.Writer) *progress {
+	f, ok := stderr.(*os.File)
+	if !ok {
+		return nil
+	}
+	if fi, err := f.Stat(); err != nil || fi.Mode()&os.ModeCharDevice == 0 {
+		return nil
+	}
+	return &progress{w: stderr, start: time.Now()}
+}
+
+func (p *progress) show(done, of int) {
+	if time.Since(p.start) < progressAfter || done >= of {
+		return
+	}
+	p.shown = true
+	fmt.Fprintf(p.w, "\r%d of %d parts", done, of)
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,124 @@
+// Command gpuanalyze answers from recorded traces: which line took the memory,
+// what each context used and peaked at, which device was freest when.
+//
+//	main.go      the table of commands, help, exit codes
+//	flags.go     what every analysis takes, and how it says how complete it is
+//	NAME.go      one command each: a function of (ctx, stdout, stderr, args)
+//
+// It promises data on stdout, words on stderr, and to run wherever Go does: no
+// cgo, no GPU. It refuses to record, and to be recorded.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/pflag"
+)
+
+// A command is one row of what gpuanalyze can do.
+type command struct {
+	name     string
+	args     string // after the flags, for the usage line
+	short    string // one line
+	long     string // help beyond it
+	examples []string
+	run      func(ctx context.Context, stdout, stderr io.Writer, args []string) error
+}
+
+// commands is the table, in the order of the help. A file adds its row here.
+func commands() []command {
+	return []command{
+		summaryCommand,
+		linesCommand,
+		contextsCommand,
+	}
+}
+
+// Exit codes, beside 0 and the 1 of any other error.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitPartial     = 3
+	exitInterrupted = 130
+)
+
+// errPartial ends a command that has answered from an incomplete trace and has
+// said so.
+var errPartial = errors.New("answered, but events are missing")
+
+// A usageError is the caller's mistake.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usagef(f string, a ...any) error { return usageError{fmt.Errorf(f, a...)} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-ctx.Done()
+		stop() // a second interrupt ends the program at once
+	}()
+	os.Exit(run(ctx, os.Stdout, os.Stderr, os.Args[1:]))
+}
+
+// run is main without the process.
+func run(ctx context.Context, stdout, stderr io.Writer, args []string) int {
+	if len(args) == 0 {
+		writeHelp(stderr)
+		return exitUsage
+	}
+	switch args[0] {
+	case "help", "-h", "--help":
+		if len(args) > 1 {
+			return run(ctx, stdout, stderr, []string{args[1], "--help"})
+		}
+		writeHelp(stdout)
+		return 0
+	}
+	for _, c := range commands() {
+		if c.name == args[0] {
+			return code(ctx, stderr, &c, c.run(ctx, stdout, stderr, args[1:]))
+		}
+	}
+	fmt.Fprintf(stderr, "gpuanalyze: there is no command %q; gpuanalyze help lists them\n", args[0])
+	return exitUsage
+}
+
+// code is the exit status of a command's error, which it prints.
+func code(ctx context.Context, stderr io.Writer, c *command, err error) int {
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, pflag.ErrHelp):
+		return 0
+	case errors.Is(err, errPartial):
+		return exitPartial
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "gpuanalyze: interrupted")
+		return exitInterrupted
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "gpuanalyze %s: %v\nusage: %s\ngpuanalyze %s --help says more\n", c.name, err, c.usage(), c.name)
+		return exitUsage
+	case errors.Is(err, syscall.EPIPE):
+		return exitFailed // the reader has gone and needs no words
+	}
+	fmt.Fprintf(stderr, "gpuanalyze %s: %v\n", c.name, err)
+	return exitFailed
+}
+
+func (c *command) usage() string { return "gpuanalyze " + c.name + " [flags] " + c.args }
+
+func writeHelp(w io.Writer) {
+	fmt.Fprint(w, "gpuanalyze answers from traces that gpurec recorded.\n\nusage: gpuanalyze COMMAND [flags] TRACE...\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.short)
+	}
+	fmt.Fprint(w, "\nexit status: 0 answered, 1 failed, 2 wrong usage, 3 answered but events are missing, 130 interrupted\ngpuanalyze COMMAND --help says more\n")
+}
