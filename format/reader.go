@@ -239,21 +239,7 @@ func (p *Part) Events() (*EventReader, error) {
 // Next returns the next events, valid and the caller's until the next call.
 // After the last whole batch it returns io.EOF, a *TruncatedError or a
 // *CorruptError, and that again at every call.
-func (r *EventReader) Next() ([]Event, error) {
-	rows, err := r.next()
-	for i := range rows {
-		e := &rows[i]
-		if !e.Kind.Valid() || !e.Layer.Valid() || !e.Class.Valid() {
-			// The batch is not delivered: as the reader's error says, what
-			// was is whole. Its place is the batch's, which was just counted.
-			last := r.r.blocks[len(r.r.blocks)-1]
-			r.r.err = &CorruptError{Path: r.r.path, Batch: len(r.r.blocks) - 1, Offset: last.offset,
-				Err: fmt.Errorf("row %d has kind %d, layer %d, class %d", i, e.Kind, e.Layer, e.Class)}
-			return nil, r.r.err
-		}
-	}
-	return rows, err
-}
+func (r *EventReader) Next() ([]Event, error) { return r.next() }
 
 // Close ends reading.
 func (r *EventReader) Close() { r.r.close() }
