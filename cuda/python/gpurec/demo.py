@@ -68,6 +68,7 @@ class Device:
         free = ctypes.CFUNCTYPE(status, address)
         self.alloc: Any = alloc(("cuMemAlloc_v2", driver), ((2, "address"), (1, "size")))
         self.free: Any = free(("cuMemFree_v2", driver), ((1, "address"),))
+        self.alloc.__name__, self.free.__name__ = "cuMemAlloc_v2", "cuMemFree_v2"
         self.alloc.errcheck = self.free.errcheck = _check
         self.use()
 

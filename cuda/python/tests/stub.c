@@ -1,5 +1,5 @@
 /* A stand-in for the hook: gpurec.h, with each call written as a line to the
- * file that STUB_LOG names. Built by test_gpurec.py together with the hook's
+ * file that STUB_LOG names. Built by support.py together with the hook's
  * own cupy.c. */
 
 #include <inttypes.h>

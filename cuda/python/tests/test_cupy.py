@@ -1,0 +1,253 @@
+"""CuPy's pool: what reaches the hook, from which threads, and what stays as it was."""
+
+import subprocess
+import sys
+import unittest
+
+from support import STANDIN, Case
+
+
+# What the hook is told for one malloc of 1000 bytes on device 0. The first call
+# of each callback runs through a Python function of ours: one frame to skip.
+def malloc(skip, acquired=False, nested=False, address=r"\d{15}", object="id", status=0, size=1000, rounded=1024):
+    flags = 2 if nested else 0
+    return (
+        [r"enter"]
+        + acquired * [r"pool_alloc api=203 device=0 address=\d{15} object=0 requested=%d size=%d duration=unknown "
+                      r"status=0 flags=4 skip=%d" % (rounded, rounded, skip)]
+        + [r"leave", r"pool_alloc api=202 device=0 address=%s object=%s requested=%d size=%d duration=known status=%d "
+                     r"flags=%d skip=%d" % (address, object, size, rounded, status, flags, skip)]
+    )
+
+
+def free(skip):
+    return [r"pool_free api=202 device=0 address=\d{15} object=id skip=%d" % skip]
+
+
+class TestCuPy(Case):
+    def check(self, log, *expected):
+        expected = [line for lines in expected for line in lines]
+        for i, (got, want) in enumerate(zip(log, expected)):
+            self.assertRegex(got, "^%s$" % want, "call %d of\n%s" % (i, "\n".join(log)))
+        self.assertEqual(len(log), len(expected), "\n".join(log))
+
+    def test_miss_hit_free(self):
+        log, _, _ = self.run_python(
+            """
+            import cupy
+            pool = cupy.cuda.memory.Pool(cupy.cuda.memory.Device())
+            m = pool.malloc(1000); m.free(); m.free()
+            m = pool.malloc(1000); m.free()
+            """,
+            path=[STANDIN],
+        )
+        self.check(log, malloc(1, acquired=True), free(1), malloc(0), free(0))
+
+    def test_zero_bytes_have_an_id_and_no_address(self):
+        log, _, _ = self.run_python(
+            "import cupy; m = cupy.cuda.memory.Pool(cupy.cuda.memory.Device()).malloc(0)", path=[STANDIN]
+        )
+        self.check(log, malloc(1, address="0", size=0, rounded=0))
+
+    def test_out_of_memory_counts_each_attempt(self):
+        log, _, _ = self.run_python(
+            """
+            import cupy
+            pool = cupy.cuda.memory.Pool(cupy.cuda.memory.Device(capacity=512))
+            try: pool.malloc(1000)
+            except MemoryError: pass
+            m = pool.malloc(1)
+            """,
+            path=[STANDIN],
+        )
+        failed = r"pool_alloc api=203 device=0 address=0 object=0 requested=1024 size=1024 duration=unknown status=-1 flags=4 skip=%d"
+        end = malloc(1, address="0", object="0", status=-1)
+        self.check(log, [end[0], failed % 1, failed % 0, failed % 0], end[1:], malloc(0, True, size=1, rounded=512), free(1))
+
+    def test_pool_over_a_pool_is_nested(self):
+        log, _, _ = self.run_python(
+            """
+            import cupy
+            memory = cupy.cuda.memory
+            inner = memory.Pool(memory.Device())
+            kept = []
+            def base(size):
+                kept.append(inner.malloc(size))
+                return kept[-1].ptr
+            outer = memory.Pool(base)
+            warm = inner.malloc(1)
+            m = outer.malloc(1000)
+            import os; os._exit(0)
+            """,
+            path=[STANDIN],
+        )
+        inner = malloc(0, acquired=True, nested=True, size=1024)
+        outer = malloc(0, acquired=True)
+        self.check(log, malloc(1, True, size=1, rounded=512), outer[:1], inner, outer[1:])
+
+    def test_another_hook_that_raises_leaves_nothing_behind(self):
+        log, _, _ = self.run_python(
+            """
+            import cupy
+            memory = cupy.cuda.memory
+            pool = memory.Pool(memory.Device())
+            warm = pool.malloc(1)
+            class Bad(cupy.cuda.memory_hook.MemoryHook):
+                name = "bad"
+                def malloc_preprocess(self, **kwargs): raise ValueError
+            for i in range(3):
+                try:
+                    with Bad(): pool.malloc(1000)
+                except ValueError: pass
+            m = pool.malloc(1000)
+            import os; os._exit(0)
+            """,
+            path=[STANDIN],
+        )
+        self.check(
+            log,
+            malloc(1, True, size=1, rounded=512),
+            ["enter", "leave", "enter", "leave", "enter", "leave"],
+            malloc(0, acquired=True),
+        )
+
+    def test_every_thread_that_starts_after(self):
+        log, out, _ = self.run_python(
+            """
+            import threading, _thread
+            before = threading.Event()
+            def early():
+                before.wait()
+                print("early", list(cupy.cuda.memory_hook.get_memory_hooks()))
+            t = threading.Thread(target=early); t.start()
+            import cupy
+            before.set(); t.join()
+            def late(name):
+                print(name, list(cupy.cuda.memory_hook.get_memory_hooks()))
+            class Sub(threading.Thread):
+                def run(self): late("sub")
+            t = threading.Thread(target=late, args=("late",)); t.start(); t.join()
+            t = Sub(daemon=True); t.start(); t.join()
+            from concurrent.futures import ThreadPoolExecutor
+            with ThreadPoolExecutor(1) as e: e.submit(late, "pool").result()
+            done = threading.Event()
+            def foreign():
+                threading.current_thread()
+                late("foreign"); done.set()
+            _thread.start_new_thread(foreign, ()); done.wait()
+            late("main")
+            import traceback
+            def stack(): print(len(traceback.extract_stack()))
+            t = threading.Thread(target=stack); t.start(); t.join()
+            """,
+            path=[STANDIN],
+        )
+        self.assertEqual(
+            out.splitlines(),
+            ["early []"] + [n + " ['gpurec']" for n in ("late", "sub", "pool", "foreign", "main")] + ["4"],
+        )
+        self.assertEqual(log, [])
+
+    def test_our_python_runs_only_once_a_callback(self):
+        _, out, _ = self.run_python(
+            """
+            import sys, cupy
+            pool = cupy.cuda.memory.Pool(cupy.cuda.memory.Device())
+            m = pool.malloc(1000); m.free()
+            seen = set()
+            sys.setprofile(lambda frame, event, arg: seen.add(frame.f_code.co_filename))
+            m = pool.malloc(1000); m.free(); m = pool.malloc(5000)
+            sys.setprofile(None)
+            print([f for f in seen if "gpurec" in f.replace(%r, "")])
+            """
+            % STANDIN,
+            path=[STANDIN],
+        )
+        self.assertEqual(out, "[]\n")
+
+    def test_other_hooks_and_exceptions_unchanged(self):
+        log, out, err = self.run_python(
+            """
+            import cupy
+            class Spy(cupy.cuda.memory_hook.MemoryHook):
+                name = "spy"
+                def malloc_postprocess(self, **kwargs): print(sorted(kwargs))
+            pool = cupy.cuda.memory.Pool(cupy.cuda.memory.Device(capacity=1024))
+            with Spy():
+                m = pool.malloc(1000)
+                try: pool.malloc(5000)
+                except MemoryError as e: print(e)
+            print(list(cupy.cuda.memory_hook.get_memory_hooks()))
+            """,
+            path=[STANDIN],
+        )
+        names = "['device_id', 'mem_ptr', 'mem_size', 'pmem_id', 'size']\n"
+        self.assertEqual(out, names + names + "out of memory allocating 5120 bytes\n['gpurec']\n")
+        self.assertEqual(err, "")
+
+    def test_a_cupy_that_passes_more_is_recorded_all_the_same(self):
+        log, _, err = self.run_python(
+            """
+            import cupy
+            memory = cupy.cuda.memory
+            memory.EXTRA["stream"] = 7
+            pool = memory.Pool(memory.Device())
+            for i in range(2): m = pool.malloc(1000); m.free()
+            """,
+            path=[STANDIN],
+        )
+        self.check(log, malloc(1, acquired=True), free(1), malloc(1), free(1))
+        self.assertEqual(err, "")
+
+    def test_a_cupy_that_passes_something_else_is_left_alone(self):
+        log, out, err = self.run_python(
+            """
+            import cupy
+            hook = cupy.cuda.memory_hook.get_memory_hooks()["gpurec"]
+            for i in range(3): hook.malloc_preprocess(device=0, bytes=1, rounded=512)
+            for i in range(3): hook.free_preprocess(device_id=None, mem_size=1, mem_ptr=1, pmem_id=1)
+            """,
+            path=[STANDIN],
+        )
+        self.assertEqual(len(log), 2, log)
+        self.assertRegex(log[0], "^mark gpurec: CuPy's malloc_preprocess is not recorded: KeyError: 'device_id'$")
+        self.assertRegex(log[1], "^mark gpurec: CuPy's free_preprocess is not recorded: ArgumentError")
+        self.assertEqual(out + err, "")
+
+
+class TestRealCuPy(Case):
+    """The real MemoryHook class, without a GPU: what the pool would do is called by hand."""
+
+    def test_registered_and_called_by_keyword(self):
+        probe = subprocess.run(
+            [sys.executable, "-c", "import cupy; print(cupy.__version__)"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        if probe.returncode != 0:
+            self.skipTest("CuPy cannot be imported here: " + probe.stderr.strip().rpartition("\n")[2])
+        log, out, err = self.run_python(
+            """
+            import threading
+            from cupy.cuda import memory_hook
+            def work():
+                for hook in memory_hook.get_memory_hooks().values():
+                    for i in range(2):
+                        hook.malloc_preprocess(device_id=0, size=1000, mem_size=1024)
+                        hook.alloc_preprocess(device_id=0, mem_size=1024)
+                        hook.alloc_postprocess(device_id=0, mem_size=1024, mem_ptr=140000000000000)
+                        hook.malloc_postprocess(device_id=0, size=1000, mem_size=1024, mem_ptr=140000000000000, pmem_id=1 << 63)
+                        hook.free_preprocess(device_id=0, mem_size=1024, mem_ptr=140000000000000, pmem_id=1 << 63)
+                        hook.free_postprocess(device_id=0, mem_size=1024, mem_ptr=140000000000000, pmem_id=1 << 63)
+            work()
+            t = threading.Thread(target=work); t.start(); t.join()
+            """
+        )
+        one = [malloc(skip, acquired=True) + free(skip) for skip in (1, 0, 0, 0)]
+        TestCuPy.check(self, log, *one)
+        self.assertEqual(out + err, "")
+
+
+if __name__ == "__main__":
+    unittest.main()
