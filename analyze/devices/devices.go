@@ -4,22 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
-)
-
-// Options are what an answer covers.
-type Options struct {
-	Start    format.Time              // of the recording; times in a Report count from it
-	From, To format.Time              // both included; see Always
-	Device   func(format.Device) bool // which devices take part; nil for all
-	Sampled  bool                     // the trace has samples of devices: free bytes are NVML's
-}
-
-// Begin and End are the From and To of an answer about the whole recording.
-const (
-	Begin format.Time = math.MinInt64
-	End   format.Time = math.MaxInt64
 )
 
 // A Report is what there is to say, in bytes and in nanoseconds since the start
@@ -67,24 +54,38 @@ type CurveRow struct {
 	MaxAt int64 `json:"max_at_ns"`
 }
 
-// An Answer is filled by one pass over a trace: every event after the fold has
-// taken it, and every sample. Events and samples each come in their own order;
-// the two need not be merged.
+// An Answer is one Report for each trace of a pass.
 type Answer struct {
-	opt     Options
+	Reports []*Report
+	*replay
+}
+
+// A replay is one trace. Events and samples each come in their own order; it
+// does not matter how they are merged.
+type replay struct {
+	p       *analyze.Pass
+	from    format.Time // readings and sums up to here only say what was before; End where it is not known yet
+	to      format.Time
+	sampled bool     // the trace has samples of devices: free bytes are NVML's
 	devices []device // by index
 	history *history
 	runs    []RunRow
 	first   format.Time // earliest moment of any event or sample
 	last    format.Time // latest
 	folded  bool        // an event has come
-	events  bool        // one after From has
-	samples bool        // a sample after From has
-	base    format.Time // where acquired curves begin, when not at From: the end of a first checkpoint
+	events  bool        // one after from has
+	samples bool        // a sample after from has
+	base    format.Time // where acquired curves begin, when not at from: the end of a first checkpoint
 }
+
+const (
+	always = format.Time(math.MinInt64)
+	never  = format.Time(math.MaxInt64)
+)
 
 type device struct {
 	row                            format.DeviceRow
+	in                             bool // the query wants it
 	seen                           bool // somebody said something of it
 	total                          int64
 	used, free, reserved, acquired curve
@@ -92,18 +93,29 @@ type device struct {
 	samples                        int64
 	lastSample                     format.Time
 	live                           *live.Device
-	earlier                        *format.Sample // the newest that is not after From
-	acquiredBefore                 int64          // at From
+	earlier                        *format.Sample // the newest that is not after from
+	acquiredBefore                 int64          // at from
 }
 
-// New begins an answer about the given devices; others that come up in samples
-// or events join.
-func New(rows []format.DeviceRow, opt Options) *Answer {
-	a := &Answer{opt: opt, first: End, last: Begin, base: Begin}
+func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Samples: true} }
+
+// Begin begins a trace. Free memory is the devices' and knows no process or
+// thread: filters by those limit what acquired counts.
+func (a *Answer) Begin(p *analyze.Pass) error {
+	a.replay = &replay{p: p, from: always, to: never, first: never, last: always, base: always, sampled: hasSamples(p.Trace)}
+	if t, known := p.From(); known {
+		a.from = t
+	} else if !p.Whole() {
+		a.from = never // Enter makes it known
+	}
+	if t, known := p.To(); known {
+		a.to = t
+	}
+	p.CountOnly(analyze.ByAll &^ analyze.ByDevice)
 	a.history = newHistory(func(r Run) {
-		a.runs = append(a.runs, RunRow{a.since(r.From), a.since(r.To), r.Device, r.At, r.Min, r.Max})
+		a.runs = append(a.runs, RunRow{p.Since(r.From), p.Since(r.To), r.Device, r.At, r.Min, r.Max})
 	})
-	for _, r := range rows {
+	for _, r := range p.Defs.Devices() {
 		if d := a.device(r.ID); d != nil {
 			d.row, d.seen = r, true
 			if r.Total > 0 {
@@ -111,28 +123,62 @@ func New(rows []format.DeviceRow, opt Options) *Answer {
 			}
 		}
 	}
-	return a
+	return nil
 }
 
-func (a *Answer) since(t format.Time) int64 { return int64(t - a.opt.Start) }
+// hasSamples looks for a reading of a device, which is in the first batch
+// where there are any.
+func hasSamples(t *format.Trace) bool {
+	for _, part := range t.Parts() {
+		r, err := part.Samples()
+		if err != nil {
+			continue
+		}
+		for {
+			rows, err := r.Next()
+			if err != nil {
+				break
+			}
+			for i := range rows {
+				if rows[i].Process == 0 && rows[i].Device >= 0 {
+					r.Close()
+					return true
+				}
+			}
+		}
+		r.Close()
+	}
+	return false
+}
 
 // device returns what is known of a device, nil where it takes no part.
-func (a *Answer) device(id format.Device) *device {
-	if id < 0 || a.opt.Device != nil && !a.opt.Device(id) {
+func (a *replay) device(id format.Device) *device {
+	if id < 0 {
 		return nil
 	}
 	for int(id) >= len(a.devices) {
-		row := format.DeviceRow{ID: format.Device(len(a.devices)), NVML: format.Unknown}
-		a.devices = append(a.devices, device{row: row, total: format.Unknown})
+		next := format.Device(len(a.devices))
+		a.devices = append(a.devices, device{row: format.DeviceRow{ID: next, NVML: format.Unknown}, total: format.Unknown,
+			in: a.p.Matches(&format.Event{Device: next}, analyze.ByDevice)})
 	}
-	return &a.devices[id]
+	if d := &a.devices[id]; d.in {
+		return d
+	}
+	return nil
 }
 
-func (a *Answer) reach(t format.Time) { a.first, a.last = min(a.first, t), max(a.last, t) }
+func (a *replay) start() format.Time { return a.p.Trace.Meta().Monotonic }
+
+func (a *replay) reach(t format.Time) { a.first, a.last = min(a.first, t), max(a.last, t) }
 
 // Sample adds one NVML reading of a device. Readings of processes say nothing
 // about free memory.
-func (a *Answer) Sample(r *format.Sample) {
+func (a *Answer) Sample(_ *analyze.Pass, r *format.Sample) error {
+	a.sample(r)
+	return nil
+}
+
+func (a *replay) sample(r *format.Sample) {
 	d := a.device(r.Device)
 	if d == nil || r.Process != 0 {
 		return
@@ -142,13 +188,13 @@ func (a *Answer) Sample(r *format.Sample) {
 		d.total = r.Total
 	}
 	a.reach(r.Time)
-	if r.Time <= a.opt.From {
+	if r.Time <= a.from {
 		s := *r
 		d.earlier = &s
 		return
 	}
 	a.enterSamples()
-	if r.Time > a.opt.To {
+	if r.Time > a.to {
 		return
 	}
 	within := d.samples > 0 // else the moment of its peak may lie before From
@@ -159,19 +205,19 @@ func (a *Answer) Sample(r *format.Sample) {
 }
 
 // enterSamples begins the time asked for with what was read before it.
-func (a *Answer) enterSamples() {
+func (a *replay) enterSamples() {
 	if a.samples {
 		return
 	}
 	a.samples = true
 	for i := range a.devices {
 		if d := &a.devices[i]; d.earlier != nil {
-			a.read(d, d.earlier, a.opt.From)
+			a.read(d, d.earlier, a.from)
 		}
 	}
 }
 
-func (a *Answer) read(d *device, r *format.Sample, at format.Time) {
+func (a *replay) read(d *device, r *format.Sample, at format.Time) {
 	d.samples++
 	d.lastSample = r.Time
 	if r.API > 0 && int(r.API) < len(d.api) {
@@ -179,23 +225,31 @@ func (a *Answer) read(d *device, r *format.Sample, at format.Time) {
 	}
 	d.used.set(at, r.Used, r.Used >= 0)
 	d.reserved.set(at, r.Reserved, r.Reserved >= 0)
-	if a.opt.Sampled {
+	if a.sampled {
 		a.setFree(d, at, r.Free, r.Free >= 0)
 	}
 }
 
-func (a *Answer) setFree(d *device, at format.Time, free int64, known bool) {
+func (a *replay) setFree(d *device, at format.Time, free int64, known bool) {
 	d.free.set(at, free, known)
 	a.history.set(at, int(d.row.ID), free, known)
 }
 
 // Event adds what e changed; s has folded it.
-func (a *Answer) Event(s *live.State, e *format.Event) {
+func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
+	a.event(p.State, e)
+	return nil
+}
+
+func (a *replay) event(s *live.State, e *format.Event) {
+	if a.from == never && a.p.In {
+		a.from = e.Time
+	}
 	switch e.Kind {
 	case format.Live, format.LiveMapping, format.LiveTotal, format.LiveScope:
 		return // between them sums are those of no moment
 	case format.CheckpointEnd:
-		if a.first == End { // nothing came before it: the recording begins here
+		if a.first == never { // nothing came before it: the recording begins here
 			a.base = e.Time
 		}
 		a.adopt(s)
@@ -206,7 +260,7 @@ func (a *Answer) Event(s *live.State, e *format.Event) {
 	}
 	a.folded = true
 	a.reach(e.Time)
-	if e.Time <= a.opt.From || e.Kind == format.CheckpointEnd && !a.events {
+	if e.Time <= a.from || e.Kind == format.CheckpointEnd && !a.events {
 		for i := range a.devices {
 			if d := &a.devices[i]; d.live != nil {
 				d.acquiredBefore = d.live.Acquired.Now
@@ -215,7 +269,7 @@ func (a *Answer) Event(s *live.State, e *format.Event) {
 		return
 	}
 	a.enterEvents(e.Time)
-	if e.Time > a.opt.To {
+	if e.Time > a.to {
 		return
 	}
 	for i := range a.devices {
@@ -226,7 +280,7 @@ func (a *Answer) Event(s *live.State, e *format.Event) {
 }
 
 // adopt looks up the fold's sums of devices that it has not yet.
-func (a *Answer) adopt(s *live.State) {
+func (a *replay) adopt(s *live.State) {
 	for _, l := range s.Devices() {
 		if d := a.device(l.ID); d != nil {
 			d.live, d.seen = l, true
@@ -237,15 +291,15 @@ func (a *Answer) adopt(s *live.State) {
 // enterEvents begins the time asked for with what was acquired before it; t is
 // the first moment in it. A recording begins with nothing acquired, or with
 // what its first checkpoint says.
-func (a *Answer) enterEvents(t format.Time) {
+func (a *replay) enterEvents(t format.Time) {
 	if a.events {
 		return
 	}
 	a.events = true
-	at := a.opt.From
-	if at == Begin {
-		if at = a.base; at == Begin {
-			at = min(a.opt.Start, t)
+	at := a.from
+	if at == always {
+		if at = a.base; at == always {
+			at = min(a.start(), t)
 		}
 	}
 	for i := range a.devices {
@@ -255,33 +309,32 @@ func (a *Answer) enterEvents(t format.Time) {
 	}
 }
 
-func (a *Answer) setAcquired(d *device, at format.Time, v int64) {
+func (a *replay) setAcquired(d *device, at format.Time, v int64) {
 	d.acquired.set(at, v, true)
-	if !a.opt.Sampled && d.total > 0 {
+	if !a.sampled && d.total > 0 {
 		a.setFree(d, at, d.total-v, true)
 	}
 }
 
-// End closes the answer: the recording ended at the given moment, or later
-// where something was seen later.
-func (a *Answer) End(t format.Time) *Report {
-	end := max(t, a.last)
-	if a.first == End {
-		end = max(t, a.opt.Start) // an empty recording
-	}
-	end = min(end, a.opt.To)
-	if a.opt.From <= end { // what was there at From holds, although nothing may have happened since
+// End closes a trace's answer.
+func (a *Answer) End(p *analyze.Pass) error {
+	a.Reports = append(a.Reports, a.end(min(p.End(a.last), a.to)))
+	return nil
+}
+
+func (a *replay) end(end format.Time) *Report {
+	if a.from <= end { // what was there at From holds, although nothing may have happened since
 		a.enterSamples()
 		if a.folded {
 			a.enterEvents(end)
 		}
 	}
 	a.history.end(end)
-	from := a.opt.From
-	if from == Begin {
-		from = min(a.opt.Start, a.first)
+	from := a.from
+	if from == always {
+		from = min(a.start(), a.first)
 	}
-	r := &Report{Source: "none", From: a.since(from), To: a.since(end), Runs: a.runs, Devices: []DeviceRow{}}
+	r := &Report{Source: "none", From: a.p.Since(from), To: a.p.Since(end), Runs: a.runs, Devices: []DeviceRow{}}
 	if r.Runs == nil {
 		r.Runs = []RunRow{}
 	}
@@ -291,7 +344,7 @@ func (a *Answer) End(t format.Time) *Report {
 		}
 	}
 	switch {
-	case a.opt.Sampled:
+	case a.sampled:
 		r.Source = "nvml"
 	case len(r.Runs) > 0:
 		r.Source = "acquired"
@@ -300,7 +353,7 @@ func (a *Answer) End(t format.Time) *Report {
 	return r
 }
 
-func (a *Answer) row(d *device, end format.Time) DeviceRow {
+func (a *replay) row(d *device, end format.Time) DeviceRow {
 	r := DeviceRow{Device: d.row.ID, UUID: d.row.UUID, Name: d.row.Name, Total: d.total, Samples: d.samples,
 		Used: a.curve(&d.used, end), Free: a.curve(&d.free, end), Reserved: a.curve(&d.reserved, end), Acquired: a.curve(&d.acquired, end)}
 	if d.row.NVML >= 0 {
@@ -312,22 +365,22 @@ func (a *Answer) row(d *device, end format.Time) DeviceRow {
 		}
 	}
 	if d.samples > 0 {
-		last := a.since(d.lastSample)
+		last := a.p.Since(d.lastSample)
 		r.LastSample = &last
 	}
 	return r
 }
 
-func (a *Answer) curve(c *curve, end format.Time) *CurveRow {
+func (a *replay) curve(c *curve, end format.Time) *CurveRow {
 	if !c.seen {
 		return nil
 	}
 	c.advance(end)
-	return &CurveRow{Min: c.min, Mean: c.mean(), Max: c.max, MaxAt: a.since(c.maxAt)}
+	return &CurveRow{Min: c.min, Mean: c.mean(), Max: c.max, MaxAt: a.p.Since(c.maxAt)}
 }
 
 // note says in words what the free bytes are, and what is missing from them.
-func (a *Answer) note(r *Report) string {
+func (a *replay) note(r *Report) string {
 	switch r.Source {
 	case "acquired":
 		note := "no NVML samples: free is each device's total less what the traced processes acquired; what others hold is not seen"

@@ -2,71 +2,38 @@ package devices
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format/formattest"
-	"github.com/gpurec/gpurec/format/live"
 )
 
-// replay answers from a text twin.
-func replay(t *testing.T, text string, change func(*Options)) *Report {
+// answer is the report of a text twin, between two moments of TIME's syntax.
+func answer(t *testing.T, text string, q analyze.Query, window ...string) *Report {
 	t.Helper()
-	tr := formattest.Text(t, text)
-	defs := format.NewDefs()
-	s := live.New()
-	opt := Options{Start: tr.Meta().Monotonic, From: Begin, To: End}
-	var samples []format.Sample
-	var events []format.Event
-	for _, p := range tr.Parts() {
-		if err := p.LoadDefs(defs); err != nil {
+	for i, s := range window {
+		m, err := analyze.ParseMoment(s)
+		if err != nil && s != "" {
 			t.Fatal(err)
 		}
-		er, err := p.Events()
-		if err != nil {
-			t.Fatal(err)
-		}
-		sr, err := p.Samples()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for {
-			b, err := er.Next()
-			events = append(events, b...)
-			if errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
-		}
-		for {
-			b, err := sr.Next()
-			samples = append(samples, b...)
-			if errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
+		if i == 0 {
+			q.From = m
+		} else {
+			q.To = m
 		}
 	}
-	opt.Sampled = len(samples) > 0
-	if change != nil {
-		change(&opt)
+	var a Answer
+	if _, err := analyze.Run(context.Background(), []string{formattest.Text(t, text).Path()}, &q, &a, nil); err != nil {
+		t.Fatal(err)
 	}
-	a := New(defs.Devices(), opt)
-	for i := range samples {
-		a.Sample(&samples[i])
+	if len(a.Reports) != 1 {
+		t.Fatalf("%d reports of one trace", len(a.Reports))
 	}
-	for i := range events {
-		s.Apply(&events[i])
-		a.Event(s, &events[i])
-	}
-	return a.End(tr.Meta().End)
+	return a.Reports[0]
 }
 
 // Two devices of 1000 bytes. Free bytes, by hand:
@@ -100,7 +67,7 @@ sample 16000000000 device=1 total=1000 used=890 free=100 reserved=10
 const s = 1000000000
 
 func TestTwoDevicesAndATie(t *testing.T) {
-	r := replay(t, twoDevices, nil)
+	r := answer(t, twoDevices, analyze.Query{})
 	want := []RunRow{
 		{1 * s, 2 * s, 0, 900, 900, 900},
 		{2 * s, 3 * s, 1, 800, 800, 800},
@@ -133,31 +100,31 @@ func TestTwoDevicesAndATie(t *testing.T) {
 func TestText(t *testing.T) {
 	const want = `freest device over time (free bytes, as NVML sampled them)
 
-    from      to  device  free at start  min  max
-  1.000s  2.000s       0            900  900  900
-  2.000s  3.000s       1            800  800  800
-  3.000s  5.000s       0            500  500  700
-  5.000s  6.000s       1            900  900  900
-  6.000s  8.000s       0            700  700  700
+       from         to  device  free at start  min  max
+  1.000000s  2.000000s       0            900  900  900
+  2.000000s  3.000000s       1            800  800  800
+  3.000000s  5.000000s       0            500  500  700
+  5.000000s  6.000000s       1            900  900  900
+  6.000000s  8.000000s       0            700  700  700
 
 device 0  H200  GPU-a  nvml 1  total 1000
-3 samples, the last at 4.000s, NVML's memory call v2
-     bytes  min  mean  max  max at
-      used   90   318  600  2.000s  sampled
-      free  500   671  900  1.000s  sampled
-  reserved   10    10   10  1.000s  sampled
-  acquired    0    87  400  1.600s  exact
+3 samples, the last at 4.000000s, NVML's memory call v2
+     bytes  min  mean  max     max at
+      used   90   318  600  2.000000s  sampled
+      free  500   671  900  1.000000s  sampled
+  reserved   10    10   10  1.000000s  sampled
+  acquired    0    87  400  1.600000s  exact
 
 device 1  H200  GPU-b  nvml 0  total 1000
-5 samples, the last at 6.000s, NVML's memory call v2
-     bytes  min  mean  max  max at
-      used   90   447  890  6.000s  sampled
-      free  100   542  900  5.000s  sampled
-  reserved   10    10   10  1.000s  sampled
-  acquired    0    36   64  3.500s  exact
+5 samples, the last at 6.000000s, NVML's memory call v2
+     bytes  min  mean  max     max at
+      used   90   447  890  6.000000s  sampled
+      free  100   542  900  5.000000s  sampled
+  reserved   10    10   10  1.000000s  sampled
+  acquired    0    36   64  3.500000s  exact
 `
 	var b bytes.Buffer
-	if err := replay(t, twoDevices, nil).WriteText(&b); err != nil {
+	if err := answer(t, twoDevices, analyze.Query{}).WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
@@ -170,44 +137,47 @@ device 1  H200  GPU-b  nvml 0  total 1000
 }
 
 func TestFilters(t *testing.T) {
+	text := strings.Replace(twoDevices, "\n13500000000", "\nname 1 \"step\"\n12200000000 ScopeBegin api=scope scope=4 name=1\n13500000000", 1) +
+		"13600000000 ScopeEnd api=scope scope=4\n"
 	for _, row := range []struct {
 		name     string
-		change   func(*Options)
+		query    analyze.Query
+		window   []string
 		runs     []RunRow
-		acquired []CurveRow // by device
+		acquired []CurveRow // of the devices there are
 	}{
-		{"from inside a run", func(o *Options) { o.From = 12500000000 },
+		{"from inside a run", analyze.Query{}, []string{"2.5s"},
 			[]RunRow{{2500000000, 3 * s, 1, 800, 800, 800}, {3 * s, 5 * s, 0, 500, 500, 700}, {5 * s, 6 * s, 1, 900, 900, 900}, {6 * s, 8 * s, 0, 700, 700, 700}},
 			[]CurveRow{{100, 100, 100, 2500000000}, {0, 64 * 45 / 55, 64, 3500000000}}},
-		{"to inside a run", func(o *Options) { o.To = 12500000000 },
+		{"to inside a run", analyze.Query{}, []string{"", "2.5s"},
 			[]RunRow{{1 * s, 2 * s, 0, 900, 900, 900}, {2 * s, 2500000000, 1, 800, 800, 800}},
 			[]CurveRow{{0, (300 + 400 + 8*100) / 25, 400, 1600000000}, {0, 0, 0, 0}}},
-		{"one moment", func(o *Options) { o.From, o.To = 13*s, 13*s },
-			[]RunRow{{3 * s, 3 * s, 0, 500, 500, 500}},
-			[]CurveRow{{100, 100, 100, 3 * s}, {0, 0, 0, 3 * s}}},
-		{"after the last sample and event", func(o *Options) { o.From = 17 * s },
-			[]RunRow{{7 * s, 8 * s, 0, 700, 700, 700}},
+		{"one moment", analyze.Query{}, []string{"3s", "3s"}, []RunRow{{3 * s, 3 * s, 0, 500, 500, 500}}, []CurveRow{{100, 100, 100, 3 * s}, {0, 0, 0, 3 * s}}},
+		{"after the last sample and event", analyze.Query{}, []string{"7s"}, []RunRow{{7 * s, 8 * s, 0, 700, 700, 700}},
 			[]CurveRow{{100, 100, 100, 7 * s}, {64, 64, 64, 7 * s}}},
-		{"before the first sample", func(o *Options) { o.To = 10500000000 }, []RunRow{}, []CurveRow{{0, 0, 0, 0}, {0, 0, 0, 0}}},
+		{"before the first sample", analyze.Query{}, []string{"", "0.5s"}, []RunRow{}, nil},
+		{"a scope", analyze.Query{}, []string{"scope:step", "scope:step"},
+			[]RunRow{{2200000000, 3 * s, 1, 800, 800, 800}, {3 * s, 3600000000, 0, 500, 500, 500}},
+			[]CurveRow{{100, 100, 100, 2200000000}, {0, 64 / 14, 64, 3500000000}}},
+		{"one device, by index", analyze.Query{Devices: []string{"1"}}, nil, []RunRow{{1 * s, 8 * s, 1, 800, 100, 900}}, []CurveRow{{0, 36, 64, 3500000000}}},
+		{"one device, by UUID", analyze.Query{Devices: []string{"GPU-b"}}, nil, []RunRow{{1 * s, 8 * s, 1, 800, 100, 900}}, []CurveRow{{0, 36, 64, 3500000000}}},
+		{"another process", analyze.Query{Processes: []int32{8}}, []string{"7s"}, []RunRow{{7 * s, 8 * s, 0, 700, 700, 700}},
+			[]CurveRow{{0, 0, 0, 7 * s}, {0, 0, 0, 7 * s}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			r := replay(t, twoDevices, row.change)
+			r := answer(t, text, row.query, row.window...)
 			if !reflect.DeepEqual(r.Runs, row.runs) {
 				t.Errorf("runs %v, want %v", r.Runs, row.runs)
 			}
-			for i, want := range row.acquired {
-				if got := r.Devices[i].Acquired; got == nil || *got != want {
-					t.Errorf("acquired of device %d: %v, want %v", i, got, want)
+			for i, d := range r.Devices {
+				if i >= len(row.acquired) && row.acquired != nil {
+					t.Errorf("device %d is there", d.Device)
+				} else if row.acquired != nil && (d.Acquired == nil || *d.Acquired != row.acquired[i]) {
+					t.Errorf("acquired of device %d: %v, want %v", d.Device, d.Acquired, row.acquired[i])
 				}
 			}
 		})
 	}
-	t.Run("one device", func(t *testing.T) {
-		r := replay(t, twoDevices, func(o *Options) { o.Device = func(d format.Device) bool { return d == 1 } })
-		if want := []RunRow{{1 * s, 8 * s, 1, 800, 100, 900}}; !reflect.DeepEqual(r.Runs, want) || len(r.Devices) != 1 {
-			t.Errorf("runs %v, want %v; %d devices", r.Runs, want, len(r.Devices))
-		}
-	})
 }
 
 func TestSources(t *testing.T) {
@@ -239,7 +209,7 @@ func TestSources(t *testing.T) {
 			[]RunRow{{900, 1400, 0, 400, 400, 1000}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			r := replay(t, row.text, nil)
+			r := answer(t, row.text, analyze.Query{})
 			if r.Source != row.source || r.Note != row.note || !reflect.DeepEqual(r.Runs, row.runs) {
 				t.Errorf("source %q, note %q, runs %v; want %q, %q, %v", r.Source, r.Note, r.Runs, row.source, row.note, row.runs)
 			}
@@ -249,9 +219,9 @@ func TestSources(t *testing.T) {
 
 // Case C1: NVML's four numbers stay apart, and its version is said.
 func TestMemoryCallVersions(t *testing.T) {
-	r := replay(t, `device 0 total=100
+	r := answer(t, `device 0 total=100
 sample 1 device=0 total=100 used=40 free=60 reserved=-1 api=1
-sample 2 device=0 total=100 used=30 free=60 reserved=10 api=2`, nil)
+sample 2 device=0 total=100 used=30 free=60 reserved=10 api=2`, analyze.Query{})
 	d := r.Devices[0]
 	if d.Reserved == nil || *d.Reserved != (CurveRow{10, 10, 10, 2}) || d.Used.Max != 40 || !reflect.DeepEqual(d.API, []int8{1, 2}) {
 		t.Errorf("%+v, reserved %v, used %v", d, d.Reserved, d.Used)
@@ -263,26 +233,15 @@ sample 2 device=0 total=100 used=30 free=60 reserved=10 api=2`, nil)
 	if !strings.Contains(b.String(), "v1 (used contains reserved) and v2") {
 		t.Errorf("the text does not say which call it was:\n%s", b.String())
 	}
-	v1 := replay(t, "device 0 total=100\nsample 1 device=0 total=100 used=40 free=60 reserved=-1 api=1", nil)
+	v1 := answer(t, "device 0 total=100\nsample 1 device=0 total=100 used=40 free=60 reserved=-1 api=1", analyze.Query{})
 	if v1.Devices[0].Reserved != nil {
 		t.Errorf("reserved of memory call v1 is %v, want unknown", v1.Devices[0].Reserved)
 	}
 }
 
 func TestJSONHasNoNulls(t *testing.T) {
-	b, err := json.Marshal(replay(t, "meta end_monotonic=5", nil))
+	b, err := json.Marshal(answer(t, "meta end_monotonic=5", analyze.Query{}))
 	if err != nil || strings.Contains(string(b), "null") {
 		t.Errorf("%s, %v: an empty answer has empty lists", b, err)
-	}
-}
-
-func TestSeconds(t *testing.T) {
-	for _, row := range []struct {
-		ns   int64
-		want string
-	}{{0, "0.000s"}, {1, "0.000000001s"}, {1500000000, "1.500s"}, {-1500000001, "-1.500000001s"}, {-9223372036854775808, "-9223372036.854775808s"}} {
-		if got := seconds(row.ns); got != row.want {
-			t.Errorf("%d: %q, want %q", row.ns, got, row.want)
-		}
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"text/tabwriter"
+
+	"github.com/gpurec/gpurec/analyze"
 )
 
 // WriteText writes r for people: who was freest when, then each device's
@@ -22,7 +22,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprint(t, "from\tto\tdevice\tfree at start\tmin\tmax\t\n")
 		for _, u := range r.Runs {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t\n", seconds(u.From), seconds(u.To), u.Device, u.At, u.Min, u.Max)
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t\n", analyze.Seconds(u.From), analyze.Seconds(u.To), u.Device, u.At, u.Min, u.Max)
 		}
 		t.Flush()
 		fmt.Fprintln(b)
@@ -40,7 +40,7 @@ func (d *DeviceRow) writeText(w io.Writer) {
 	fmt.Fprintf(w, "device %d", d.Device)
 	for _, s := range []string{d.Name, d.UUID} {
 		if s != "" {
-			fmt.Fprintf(w, "  %s", printable(s))
+			fmt.Fprintf(w, "  %s", analyze.Printable(s))
 		}
 	}
 	if d.NVML != nil {
@@ -55,7 +55,7 @@ func (d *DeviceRow) writeText(w io.Writer) {
 	if d.Samples == 0 {
 		fmt.Fprintln(w, "no samples")
 	} else {
-		fmt.Fprintf(w, "%d samples, the last at %s%s\n", d.Samples, seconds(*d.LastSample), d.apiText())
+		fmt.Fprintf(w, "%d samples, the last at %s%s\n", d.Samples, analyze.Seconds(*d.LastSample), d.apiText())
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "bytes\tmin\tmean\tmax\tmax at\t\n")
@@ -70,7 +70,7 @@ func (d *DeviceRow) writeText(w io.Writer) {
 		if c.c == nil {
 			fmt.Fprintf(t, "%s\t-\t-\t-\t-\t  unknown\n", c.name)
 		} else {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t  %s\n", c.name, c.c.Min, c.c.Mean, c.c.Max, seconds(c.c.MaxAt), c.how)
+			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t  %s\n", c.name, c.c.Min, c.c.Mean, c.c.Max, analyze.Seconds(c.c.MaxAt), c.how)
 		}
 	}
 	t.Flush()
@@ -88,28 +88,4 @@ func (d *DeviceRow) apiText() string {
 		return fmt.Sprintf(", NVML's memory call v%d", d.API[0])
 	}
 	return ""
-}
-
-// seconds prints nanoseconds as seconds, exactly.
-func seconds(ns int64) string {
-	sign := ""
-	u := uint64(ns)
-	if ns < 0 {
-		sign, u = "-", -u
-	}
-	frac := fmt.Sprintf("%09d", u%1e9)
-	for len(frac) > 3 && strings.HasSuffix(frac, "0") {
-		frac = frac[:len(frac)-1]
-	}
-	return sign + strconv.FormatUint(u/1e9, 10) + "." + frac + "s"
-}
-
-// printable keeps what a file claims from steering a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, s)
 }

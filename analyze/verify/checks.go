@@ -129,7 +129,7 @@ func (v *verifier) restart() {
 // before them.
 type checkpoint struct {
 	path    string
-	compare bool // the fold reaches up to this part
+	compare bool           // the fold reaches up to this part
 	want    []format.Event // the fold's own rows, from before the first of the part's
 	rows    map[format.Event]int
 	n       int64

@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"text/tabwriter"
+
+	"github.com/gpurec/gpurec/analyze"
 )
 
 // WriteText writes r for people: parts, totals, findings, the verdict last.
@@ -17,7 +17,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, p := range r.Parts {
 		from, to, how := "-", "-", ""
 		if p.First != nil {
-			from, to = seconds(*p.First), seconds(*p.Last)
+			from, to = analyze.Seconds(*p.First), analyze.Seconds(*p.Last)
 		}
 		if !p.Closed {
 			how = "  not whole"
@@ -40,7 +40,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		lines []string
 	}{{"note", r.Notes}, {"partial", r.Partial}, {"fault", r.Faults}} {
 		for _, l := range list.lines {
-			fmt.Fprintf(b, "%s: %s\n", list.word, printable(l))
+			fmt.Fprintf(b, "%s: %s\n", list.word, analyze.Printable(l))
 		}
 	}
 	fmt.Fprintln(b, r.Verdict())
@@ -56,28 +56,4 @@ func (r *Report) Verdict() string {
 		return "sound, but partial"
 	}
 	return "sound"
-}
-
-// seconds prints nanoseconds as seconds, exactly.
-func seconds(ns int64) string {
-	sign := ""
-	u := uint64(ns)
-	if ns < 0 {
-		sign, u = "-", -u
-	}
-	frac := fmt.Sprintf("%09d", u%1e9)
-	for len(frac) > 3 && strings.HasSuffix(frac, "0") {
-		frac = frac[:len(frac)-1]
-	}
-	return sign + strconv.FormatUint(u/1e9, 10) + "." + frac + "s"
-}
-
-// printable keeps what a file claims from steering a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, s)
 }
