@@ -19,8 +19,9 @@ import (
 type Source interface {
 	// Devices are the devices it will speak of, known before the first event.
 	Devices() []format.DeviceRow
-	// Run calls emit for each reading until ctx ends. An error, also one after
-	// which some devices go on being read, goes into the trace.
+	// Run calls emit for each reading until ctx ends. An error goes into the
+	// trace, also one after which other devices went on being read; a Source
+	// that wants it said at once says it itself.
 	Run(ctx context.Context, emit func(*format.Reading)) error
 }
 
@@ -37,6 +38,8 @@ type Options struct {
 	QueueBytes  int64             // records copied and not yet folded, at most; default 64 MiB
 	Say         func(text string) // one sentence each, for the user; default none
 	Writer      format.WriterOptions
+
+	onScope func(pid int32, number uint64, m measured) // a scope with a number reports or ends, before that changes anything
 
 	// ScopeEnded is called in fold's goroutine at each scope's end, while the
 	// scope can still be measured.
@@ -154,7 +157,6 @@ func (s *Session) read(ctx context.Context, src Source) {
 		s.mu.Lock()
 		s.reasons = append(s.reasons, err.Error())
 		s.mu.Unlock()
-		s.opt.Say(err.Error())
 	}
 }
 

@@ -1,0 +1,80 @@
+package recorder
+
+import (
+	"hash/maphash"
+	"runtime"
+	"sync"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/recorder/ring"
+)
+
+// A stackCache knows the definitions of the stacks that were seen, by their
+// return addresses: code does not move in a Go program, so the addresses are
+// the stack. It is emptied when it holds too many; the lane remembers for
+// itself what has been sent.
+type stackCache struct {
+	mu    sync.RWMutex
+	known map[uint64]cachedStack
+}
+
+const maxCachedStacks = 1 << 16
+
+// cachedStack is a stack as definitions: its code objects, then itself.
+type cachedStack struct {
+	key         uint64
+	definitions []ring.Definition
+}
+
+var pcSeed = maphash.MakeSeed()
+
+// caller is the stack of the function skip frames above its own caller.
+func (c *stackCache) caller(skip int) (uint64, cachedStack) {
+	var pcs [format.MaxFrames]uintptr
+	n := runtime.Callers(skip+2, pcs[:])
+	if n == 0 {
+		return 0, cachedStack{}
+	}
+	h := maphash.Comparable(pcSeed, pcs)
+	c.mu.RLock()
+	s, ok := c.known[h]
+	c.mu.RUnlock()
+	if ok {
+		return s.key, s
+	}
+	s = defineStack(pcs[:n])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxCachedStacks {
+		c.known = map[uint64]cachedStack{}
+	}
+	c.known[h] = s
+	return s.key, s
+}
+
+// defineStack resolves return addresses, functions inlined into others
+// included. What the runtime starts every goroutine with says nothing about
+// the program and is left out.
+func defineStack(pcs []uintptr) cachedStack {
+	var s cachedStack
+	var wire []format.WireFrame
+	frames := runtime.CallersFrames(pcs)
+	for {
+		f, more := frames.Next()
+		if f.Function != "" && f.Function != "runtime.goexit" && f.Function != "runtime.main" {
+			code := ring.DefineCode(f.File, f.Function, int32(f.Line), 0, nil)
+			s.definitions = append(s.definitions, code)
+			wire = append(wire, format.WireFrame{Code: code.Key, Kind: uint32(format.FrameGo)})
+		}
+		if !more {
+			break
+		}
+	}
+	if len(wire) == 0 {
+		return s
+	}
+	stack := ring.DefineStack(wire)
+	s.key = stack.Key
+	s.definitions = append(s.definitions, stack)
+	return s
+}

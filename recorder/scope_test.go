@@ -1,0 +1,461 @@
+package recorder
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+	"github.com/gpurec/gpurec/recorder/ring"
+)
+
+const testMB = 1 << 20
+
+// A testPool is a pool of whole blocks over a hook.
+type testPool struct {
+	h    *Hook
+	mu   sync.Mutex
+	next uint64
+}
+
+type testBlock struct {
+	size      int64
+	ptr, pmem uint64
+}
+
+func (p *testPool) malloc(mb int64) testBlock {
+	p.mu.Lock()
+	p.next += 1 << 40
+	b := testBlock{mb * testMB, p.next, p.next + 1}
+	p.mu.Unlock()
+	p.h.MallocPre(0, b.size, b.size)
+	p.h.MallocPost(0, b.size, b.size, b.ptr, b.pmem)
+	return b
+}
+
+func (p *testPool) free(b testBlock) {
+	p.h.FreePre(0, b.size, b.ptr, b.pmem)
+	p.h.FreePost(0, b.size, b.ptr, b.pmem)
+}
+
+// to brings the pool's live bytes, which block holds alone, to mb.
+func (p *testPool) to(b *testBlock, mb int64) {
+	p.free(*b)
+	*b = p.malloc(mb)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The course of fastai's own example (spec/semantics.md §4.7), to the byte.
+func TestScopeReports(t *testing.T) {
+	var out bytes.Buffer
+	recordSelf(t, Options{}, func(r *Recorder) {
+		p := &testPool{h: r.Hook()}
+		base := p.malloc(900)
+		b := p.malloc(100)
+		s := r.Scope("foobar").Output(&out)
+		must(t, s.Report())
+		extra := p.malloc(250)
+		p.free(extra)
+		more := p.malloc(100)
+		must(t, s.Report("a"))
+		p.free(more)
+		must(t, s.Report("b"))
+		p.free(b)
+		must(t, s.Report("c"))
+		must(t, s.Stop())
+		p.free(base)
+		must(t, s.Report("frozen"))
+		s.Silent(true)
+		must(t, s.Report("not printed"))
+	})
+	const want = `△Used Peaked MB:      0      0 (foobar)
+△Used Peaked MB:    100    150 (foobar: a)
+△Used Peaked MB:      0    250 (foobar: b)
+△Used Peaked MB:   -100    250 (foobar: c)
+△Used Peaked MB:   -100    250 (foobar: frozen)
+`
+	if out.String() != want {
+		t.Errorf("printed\n%swant\n%s", out.String(), want)
+	}
+}
+
+// What fastai's tests of its own assert (§5), and the faults of the original
+// that must not exist here (§7).
+func TestScope(t *testing.T) {
+	data := func(t *testing.T, s *Scope, used, peaked int64) {
+		t.Helper()
+		d, err := s.Data()
+		if err != nil || d.Used() != used*testMB || d.Peaked() != peaked*testMB {
+			t.Errorf("used %d, peaked %d, %v; want %d and %d MB", d.Used(), d.Peaked(), err, used, peaked)
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		do   func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer)
+		want string // printed
+	}{
+		{"peak, then back, then reset", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.AnonymousScope().Output(out)
+			a, b := p.malloc(10), p.malloc(15)
+			p.free(b)
+			data(t, s, 10, 15)
+			must(t, s.Report("whoah"))
+			p.free(a)
+			data(t, s, 0, 25)
+			c := p.malloc(10)
+			s.Reset()
+			p.free(c)
+			data(t, s, -10, 0)
+		}, "△Used Peaked MB:     10     15 (whoah)\n"},
+		{"exit", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.AnonymousScope().Output(out)
+			p.malloc(20)
+			must(t, s.Exit())
+			p.malloc(5)
+			data(t, s, 20, 0)
+		}, "△Used Peaked MB:     20      0 (exit)\n"},
+		{"exit of a named one", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			must(t, r.Scope("test").Output(out).Exit())
+		}, "△Used Peaked MB:      0      0 (test: exit)\n"},
+		{"no report on exit", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.Scope("test").Output(out).OnExitReport(false)
+			p.malloc(1)
+			must(t, s.Exit())
+			data(t, s, 1, 0)
+		}, ""},
+		{"Q9: silent can be called, and back", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.Scope("x").Output(out).Silent(true)
+			p.malloc(3)
+			must(t, s.Report("a"))
+			must(t, s.ReportAndReset("b")) // begins anew all the same
+			p.malloc(2)
+			must(t, s.Silent(false).Report("c"))
+			must(t, s.Silent(true).Exit())
+		}, "△Used Peaked MB:      2      0 (x: c)\n"},
+		{"report and reset", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.Scope("x").Output(out)
+			b := p.malloc(3)
+			must(t, s.ReportAndReset("1"))
+			p.free(b)
+			must(t, s.ReportAndReset("2"))
+			must(t, s.ReportAndReset())
+		}, "△Used Peaked MB:      3      0 (x: 1)\n△Used Peaked MB:     -3      0 (x: 2)\n△Used Peaked MB:      0      0 (x)\n"},
+		{"Q10: a peak shorter than any sample", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.Scope("foobar").Output(out)
+			for range 100 {
+				p.free(p.malloc(7))
+			}
+			p.malloc(100) // the end itself is the peak's floor
+			must(t, s.Report("peak not sampled"))
+		}, "△Used Peaked MB:    100      0 (foobar: peak not sampled)\n"},
+		{"Q17: started again it is one measurement", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.Scope("x").Output(out)
+			p.malloc(4)
+			for range 5 {
+				s.Start()
+			}
+			p.malloc(1)
+			data(t, s, 1, 0)
+			var open int
+			must(t, r.Session().View(t.Context(), func(v *View) { open = len(v.Scopes()) }))
+			if open != 1 {
+				t.Errorf("%d scopes are open, want 1", open)
+			}
+		}, ""},
+		{"stopped twice, then reset", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.Scope("x").Output(out)
+			p.malloc(4)
+			must(t, s.Stop())
+			p.malloc(2)
+			must(t, s.Stop())
+			s.Reset()
+			data(t, s, 4, 0)
+			must(t, s.ReportAndReset("r"))
+			data(t, s, 4, 0)
+		}, "△Used Peaked MB:      4      0 (x: r)\n"},
+		{"started after a stop", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.Scope("x").Output(out)
+			p.malloc(4)
+			must(t, s.Stop())
+			p.malloc(2)
+			s.Start()
+			p.malloc(1)
+			must(t, s.Report())
+			must(t, s.Exit())
+		}, "△Used Peaked MB:      1      0 (x)\n△Used Peaked MB:      1      0 (x: exit)\n"},
+		{"Q19: a peak before the reset is not in it", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.Scope("x").Output(out)
+			p.free(p.malloc(50))
+			s.Reset()
+			data(t, s, 0, 0)
+		}, ""},
+		{"nested and overlapping, case B4", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			outer := r.Scope("outer").Output(out)
+			in := func(name string, take, drop int) {
+				s := r.Scope(name).Output(out)
+				var bs []testBlock
+				for range take {
+					bs = append(bs, p.malloc(256))
+				}
+				for _, b := range bs[:drop] {
+					p.free(b)
+				}
+				must(t, s.Exit())
+			}
+			in("first", 4, 4)
+			in("second", 2, 1)
+			in("third", 2, 2)
+			must(t, outer.Exit())
+		}, "△Used Peaked MB:      0  1,024 (first: exit)\n△Used Peaked MB:    256    256 (second: exit)\n" +
+			"△Used Peaked MB:      0    512 (third: exit)\n△Used Peaked MB:    256    768 (outer: exit)\n"},
+		{"acquired", func(t *testing.T, r *Recorder, p *testPool, out *bytes.Buffer) {
+			s := r.Scope("x").Output(out).Measure(CurveAcquired)
+			p.h.AllocPost(0, 32*testMB, 0x1000)
+			p.h.AllocPost(0, 8*testMB, 0x2000)
+			p.malloc(1)
+			p.h.Release(0, 0x2000)
+			must(t, s.Report())
+			must(t, s.Measure(CurveUsed).Report())
+		}, "△Used Peaked MB:     32      8 (x)\n△Used Peaked MB:      1      0 (x)\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			recordSelf(t, Options{}, func(r *Recorder) { tc.do(t, r, &testPool{h: r.Hook()}, &out) })
+			if out.String() != tc.want {
+				t.Errorf("printed\n%swant\n%s", out.String(), tc.want)
+			}
+		})
+	}
+}
+
+// A function in a scope of its own reports also when it panics, and the panic
+// passes.
+func TestDo(t *testing.T) {
+	stdout := os.Stdout
+	rd, wr, err := os.Pipe()
+	must(t, err)
+	os.Stdout = wr
+	defer func() { os.Stdout = stdout }()
+	recordSelf(t, Options{}, func(r *Recorder) {
+		p := &testPool{h: r.Hook()}
+		r.Do("f", func() { p.malloc(2) })
+		func() {
+			defer func() {
+				if recover() != "as it was" {
+					t.Error("the panic did not pass")
+				}
+			}()
+			r.Do("g", func() { p.malloc(3); panic("as it was") })
+		}()
+	})
+	wr.Close()
+	var out bytes.Buffer
+	out.ReadFrom(rd)
+	if want := "△Used Peaked MB:      2      0 (f: exit)\n△Used Peaked MB:      3      0 (g: exit)\n"; out.String() != want {
+		t.Errorf("printed\n%swant\n%s", out.String(), want)
+	}
+}
+
+// Many goroutines allocate while scopes report: each printed number is what a
+// replay of the file finds at that very report.
+func TestScopeLiveEqualsReplay(t *testing.T) {
+	const workers, scopes, reports = 4, 3, 20
+	var mu sync.Mutex
+	said := map[string]Data{}
+	trace := recordSelf(t, Options{Wait: true}, func(r *Recorder) {
+		p := &testPool{h: r.Hook()}
+		stop := make(chan struct{})
+		var busy, wg sync.WaitGroup
+		for range workers {
+			busy.Add(1)
+			go func() {
+				defer busy.Done()
+				for i := int64(1); ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					b := p.malloc(1 + i%7)
+					if i%3 != 0 || i > 300 {
+						p.free(b)
+					}
+					time.Sleep(50 * time.Microsecond) // some events a report, not all of a core
+				}
+			}()
+		}
+		for i := range scopes {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				name := string(rune('a' + i))
+				var out bytes.Buffer
+				s := r.Scope(name).Output(&out)
+				for j := range reports {
+					note := name + string(rune('A'+j))
+					must(t, s.Report(note))
+					mu.Lock()
+					said[note] = s.latest
+					mu.Unlock()
+					if j == reports/2 {
+						s.Reset()
+					}
+				}
+				must(t, s.Stop())
+				d, err := s.Data()
+				must(t, err)
+				mu.Lock()
+				said[name] = d
+				mu.Unlock()
+				if n := strings.Count(out.String(), "\n"); n != reports {
+					t.Errorf("%d lines printed", n)
+				}
+			}()
+		}
+		wg.Wait()
+		close(stop)
+		busy.Wait()
+	})
+	events, defs := read(t, trace)
+	state := live.New()
+	checked := 0
+	for i := range events {
+		e := &events[i]
+		if e.Kind == format.ScopeReport || e.Kind == format.ScopeEnd {
+			key := defs.Name(e.Note)
+			if e.Kind == format.ScopeEnd {
+				key = defs.Name(state.Scope(e.Scope).Name)
+			}
+			m, ok := measure(state, e.Scope)
+			c := m.curves[CurveUsed]
+			if d, said := said[key]; !ok || !said || d != (Data{c.Begin, c.End, c.Max}) {
+				t.Errorf("%s %q: the program was told %+v (%v), a replay finds %+v", e.Kind, key, d, said, c)
+			}
+			checked++
+		}
+		state.Apply(e)
+	}
+	if checked != scopes*(reports+1) {
+		t.Errorf("%d numbers compared, want %d", checked, scopes*(reports+1))
+	}
+}
+
+// A source of readings for the NVML curve: two devices, fed by the test.
+type testSource struct{ feed chan *format.Reading }
+
+func (testSource) Devices() []format.DeviceRow {
+	return []format.DeviceRow{{UUID: uuid0, Name: "a", Total: 1 << 34, NVML: 0}, {UUID: uuid1, Name: "b", Total: 1 << 34, NVML: 1}}
+}
+
+const (
+	uuid0 = "GPU-00000000-0000-0000-0000-000000000000"
+	uuid1 = "GPU-00000000-0000-0000-0000-000000000001"
+)
+
+// The NVML curve is a device's own where the scope was bound to one (Q20), and
+// without a reading there is an error, not a 0.
+func TestScopeNVML(t *testing.T) {
+	var out bytes.Buffer
+	recordSelf(t, Options{}, func(r *Recorder) {
+		s := r.Scope("x").Output(&out).Measure(CurveNVML)
+		if _, err := s.Data(); err == nil || !strings.Contains(err.Error(), "no reading") {
+			t.Errorf("without a source: %v", err)
+		}
+		if err := s.Report(); err == nil {
+			t.Error("a report without a source was printed")
+		}
+	})
+	if out.Len() > 0 {
+		t.Errorf("printed %q", out.String())
+	}
+}
+
+func (s testSource) Run(ctx context.Context, emit func(*format.Reading)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case r := <-s.feed:
+			emit(r)
+		}
+	}
+}
+
+func TestScopeNVMLCurve(t *testing.T) {
+	var out bytes.Buffer
+	src := testSource{make(chan *format.Reading)}
+	recordSelf(t, Options{Sources: []Source{src}}, func(r *Recorder) {
+		for i, row := range src.Devices() {
+			r.Device(i, row)
+		}
+		both := r.Scope("both").Output(&out).Measure(CurveNVML)
+		first := r.ScopeOn(0, "first").Output(&out).Measure(CurveNVML)
+		second := r.ScopeOn(1, "second").Output(&out).Measure(CurveNVML)
+		last := map[string]int64{}
+		reads := func(uuid string, used, peak int64) {
+			src.feed <- &format.Reading{Time: ring.Now(), UUID: uuid, Total: 1 << 34, Used: used * testMB, PeakUsed: peak * testMB, API: 2}
+			last[uuid] = used
+			for { // until the fold has it
+				d, err := both.Data()
+				if err == nil && d.End == (last[uuid0]+last[uuid1])*testMB {
+					return
+				}
+			}
+		}
+		reads(uuid0, 100, 100)
+		reads(uuid1, 500, 500)
+		reads(uuid0, 130, 190)
+		reads(uuid1, 450, 500)
+		for _, s := range []*Scope{both, first, second} {
+			must(t, s.Report())
+		}
+	})
+	const want = "△Used Peaked MB:    -20     90 (both)\n△Used Peaked MB:     30     60 (first)\n△Used Peaked MB:    -50      0 (second)\n"
+	if out.String() != want {
+		t.Errorf("printed\n%swant\n%s", out.String(), want)
+	}
+}
+
+// After the recording has ended, and after writing failed, a scope says so and
+// nothing hangs.
+func TestScopeAfterEnd(t *testing.T) {
+	r, err := Open(Options{Output: filepath.Join(t.TempDir(), "t.gpurec")})
+	must(t, err)
+	var out bytes.Buffer
+	stopped, running := r.Scope("stopped").Output(&out), r.Scope("running").Output(&out)
+	h := r.Hook()
+	h.MallocPost(0, 1, testMB, 0x1000, 1)
+	must(t, stopped.Stop())
+	_, err = r.Close()
+	must(t, err)
+	if d, err := stopped.Data(); err != nil || d.Used() != testMB {
+		t.Errorf("the stopped scope says %+v, %v", d, err)
+	}
+	if _, err := running.Data(); !errors.Is(err, ErrEnded) {
+		t.Errorf("the running scope says %v", err)
+	}
+	for name, err := range map[string]error{"report": running.Report(), "stop": running.Stop(), "exit": running.Exit()} {
+		if err == nil {
+			t.Errorf("%s after the end says nothing", name)
+		}
+	}
+	running.Reset()
+	running.Start()
+	h.MallocPost(0, 1, testMB, 0x2000, 2)
+	if _, err := r.Close(); err != nil {
+		t.Errorf("closing twice: %v", err)
+	}
+}
