@@ -15,7 +15,6 @@ differs. A tolerance is never hidden: the row says what it is and why.
 import json
 import re
 import sys
-from collections import defaultdict
 
 MiB = 1 << 20
 PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
@@ -245,8 +244,8 @@ def flavours(trace, lines):
     """
     table = Table("flavours")
     rows = {r["step"]: r for r in lines}
-    live, sizes = {}, defaultdict(int)  # key -> (layer, class, size); maps of a handle
-    maps, released = {}, set()
+    live = {}  # key -> (layer, class, size)
+    maps, released = {}, set()  # address -> handle; handles without a reference
     step, seen, began = 0, [], False
     layers = dict.fromkeys(ASYNC, "pool")
     classes = {**dict.fromkeys(ARRAYS, "array"), **dict.fromkeys(PINNED, "pinned")}
