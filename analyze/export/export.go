@@ -1,0 +1,201 @@
+// Package export writes traces as tables for other tools: gpuanalyze export.
+//
+//	export.go    Exporter: what to write where, one trace after the other
+//	events.go    the events table, with all it refers to joined
+//	samples.go   NVML's samples and the measured scopes
+//	table.go     columns, rows and batches, for every format alike
+//	arrow.go     the sink of Arrow IPC files
+//
+// A part of a trace can be read by these tools as it lies; an export is what
+// people want of it: texts in place of numbers, the wall clock beside the
+// recording's own, file, line and function, the whole stack, the scope's path,
+// who and where, and what was live after each event. Several traces go into one
+// table, with the trace's name as a column.
+//
+// It promises that rows are in the order of effect, that 64-bit integers stay
+// integers, and that nothing is null: unknown is -1 for a signed quantity, 0 for
+// an identifier and "" for a text, as in the trace. It streams: memory is
+// bounded by the live set, the definitions and one batch a table.
+// It refuses to write over a file, and leaves none that is not whole.
+package export
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+)
+
+// units stands in every file.
+const units = "sizes are bytes, names in _ns are nanoseconds; -1, 0 and the empty text are unknown"
+
+// Formats are the formats by name. An opener makes a sink of the table's shape.
+var Formats = []struct {
+	Name string
+	open func(*os.File, *batch) (sink, error)
+}{
+	{"arrow", func(f *os.File, b *batch) (sink, error) { return openArrow(f, b) }},
+}
+
+// An Exporter writes one export of the traces that a pass feeds it. Where out
+// ends in the format's name it is a file with the events alone, else a directory
+// with one file for each table.
+type Exporter struct {
+	out     string
+	format  string
+	single  bool
+	dir     string // beside out, renamed when whole
+	files   []*os.File
+	events  *writer[*eventRow]
+	samples *writer[*sampleRow]
+	scopes  *writer[*scopeRow]
+
+	t   *trace
+	row eventRow
+}
+
+// Create begins an export in the named format.
+func Create(out, format string) (*Exporter, error) {
+	known := false
+	for _, f := range Formats {
+		known = known || f.Name == format
+	}
+	if !known {
+		return nil, fmt.Errorf("export to %q: no such format", format)
+	}
+	if _, err := os.Lstat(out); err == nil {
+		return nil, fmt.Errorf("export to %s: it exists already; name another output or remove it", out)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	x := &Exporter{out: out, format: format, single: strings.HasSuffix(out, "."+format)}
+	var err error
+	if x.dir, err = os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+"-"); err != nil {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	x.events, err = open(x, "events", eventColumns)
+	if err == nil && !x.single {
+		if x.samples, err = open(x, "samples", sampleColumns); err == nil {
+			x.scopes, err = open(x, "scopes", scopeColumns)
+		}
+	}
+	if err != nil {
+		x.Abort()
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	return x, nil
+}
+
+func open[R any](x *Exporter, table string, cols []column[R]) (*writer[R], error) {
+	return newWriter(table, cols, func(b *batch) (sink, error) {
+		f, err := os.OpenFile(filepath.Join(x.dir, table+"."+x.format), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		if err != nil {
+			return nil, err
+		}
+		x.files = append(x.files, f)
+		for _, format := range Formats {
+			if format.Name == x.format {
+				return format.open(f, b)
+			}
+		}
+		return nil, fmt.Errorf("no format %q", x.format)
+	})
+}
+
+// A trace is what rows need of the trace they come from.
+type trace struct {
+	pass    *analyze.Pass
+	name    string
+	start   int64 // wall clock, ns since 1970, at mono
+	mono    format.Time
+	defs    *format.Defs
+	state   *live.State
+	stacks  stackTexts
+	devices map[format.Device]*live.Device
+	scopes  map[format.ScopeID]string // paths of open ones
+	failed  error
+}
+
+func (t *trace) wall(at format.Time) int64  { return t.start + int64(at-t.mono) }
+func (t *trace) since(at format.Time) int64 { return int64(at - t.mono) }
+
+func (x *Exporter) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Samples: true} // scopes are measured on NVML's curve too
+}
+
+// Begin begins a trace. Filters choose rows; what was live after an event is
+// the whole process's and device's.
+func (x *Exporter) Begin(p *analyze.Pass) error {
+	m := p.Trace.Meta()
+	x.t = &trace{pass: p, name: name(p.Trace.Path()), mono: m.Monotonic, defs: p.Defs, state: p.State,
+		scopes: map[format.ScopeID]string{}, devices: map[format.Device]*live.Device{}}
+	if !m.Start.IsZero() { // a text twin need not say when it was
+		x.t.start = m.Start.UnixNano()
+	}
+	x.t.stacks.defs = p.Defs
+	p.State.OnBegin, p.State.OnEnd, p.State.OnScopeEnd = x.allocationBegan, x.allocationEnded, x.scopeEnded
+	return nil
+}
+
+// name is what people call the trace at path.
+func name(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs // "." has no name
+	}
+	return filepath.Base(path)
+}
+
+// Rows is how many events, samples and scopes were written.
+func (x *Exporter) Rows() (events, samples, scopes int64) {
+	if x.single {
+		return x.events.rows, 0, 0
+	}
+	return x.events.rows, x.samples.rows, x.scopes.rows
+}
+
+// Close makes the export whole and gives it its name.
+func (x *Exporter) Close() error {
+	err := x.events.close()
+	if !x.single {
+		err = errors.Join(err, x.samples.close(), x.scopes.close())
+	}
+	for _, f := range x.files {
+		if e := f.Close(); e != nil && !errors.Is(e, os.ErrClosed) { // Parquet's writer closes its file
+			err = errors.Join(err, e)
+		}
+	}
+	x.files = nil
+	if err == nil && x.single {
+		err = os.Rename(filepath.Join(x.dir, "events."+x.format), x.out)
+	} else if err == nil {
+		if err = os.Chmod(x.dir, 0o755); err == nil {
+			err = os.Rename(x.dir, x.out)
+		}
+	}
+	if err == nil && !x.single {
+		x.dir = "" // it has its name now
+	}
+	x.Abort()
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	return nil
+}
+
+// Abort drops what is not whole. After Close it does nothing.
+func (x *Exporter) Abort() {
+	for _, f := range x.files {
+		f.Close()
+	}
+	x.files = nil
+	if x.dir != "" {
+		os.RemoveAll(x.dir)
+		x.dir = ""
+	}
+}
