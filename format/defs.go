@@ -220,16 +220,19 @@ func (m *idMap[V]) put(id uint32, v V) {
 
 // each calls f for every row in the order of ids.
 func (m *idMap[V]) each(f func(id uint32, v V)) {
-	for id, ok := range m.has {
-		if ok {
-			f(uint32(id), m.dense[id])
-		}
-	}
 	rest := make([]uint32, 0, len(m.sparse))
 	for id := range m.sparse {
 		rest = append(rest, id)
 	}
-	slices.Sort(rest) // each is beyond the slice
+	slices.Sort(rest)
+	for id, ok := range m.has {
+		if ok {
+			f(uint32(id), m.dense[id])
+		} else if len(rest) > 0 && rest[0] == uint32(id) { // put before the slice was as long
+			f(rest[0], m.sparse[rest[0]])
+			rest = rest[1:]
+		}
+	}
 	for _, id := range rest {
 		f(id, m.sparse[id])
 	}

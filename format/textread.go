@@ -94,24 +94,22 @@ func (p *textParser) run() error {
 // line returns the next line that says something, without its end.
 func (p *textParser) line() (string, error) {
 	for {
+		p.number++
 		var long []byte
-		for {
+		for more := true; more; {
 			b, err := p.in.ReadSlice('\n')
 			long = append(long, b...)
-			if err == nil || err == io.EOF && len(long) > 0 {
-				break
-			}
-			if err != bufio.ErrBufferFull {
-				if err != io.EOF {
-					err = fmt.Errorf("read text: %w", err)
-				}
-				return "", err
-			}
-			if len(long) > maxLine {
+			switch {
+			case len(long) > maxLine:
 				return "", fmt.Errorf("it has more than %d bytes", maxLine)
+			case err == nil || err == io.EOF && len(long) > 0:
+				more = false
+			case err == io.EOF:
+				return "", err
+			case err != bufio.ErrBufferFull:
+				return "", fmt.Errorf("read text: %w", err)
 			}
 		}
-		p.number++
 		if b := bytes.TrimSpace(long); len(b) > 0 && b[0] != '#' {
 			return string(b), nil
 		}

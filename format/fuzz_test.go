@@ -1,0 +1,112 @@
+package format
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// FuzzPart reads any bytes as any table: never a panic, always a typed error
+// or an end, and what is accepted is written back the same.
+func FuzzPart(f *testing.F) {
+	dir := record(f, randomEvents(30, 1), 10, WriterOptions{})
+	for i, t := range tableOrder {
+		b, err := os.ReadFile(filepath.Join(dir, "00000", t.file()))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint8(i), b)
+		f.Add(uint8(i), b[:len(b)-len(t.shape().footer)])
+		f.Add(uint8(i), b[:len(t.shape().head)+200])
+	}
+	f.Add(uint8(6), []byte("ARROW1\x00\x00"))
+	f.Fuzz(func(t *testing.T, which uint8, content []byte) {
+		tab := tableOrder[int(which)%len(tableOrder)]
+		dir := t.TempDir()
+		path := filepath.Join(dir, tab.file())
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := openTable(path, tab)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.close()
+		enc, err := newEncoder()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer enc.Close()
+		again := filepath.Join(dir, "again.arrow")
+		w, err := createTable(osDisk{}, again, tab, enc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []*batch
+		for {
+			b, err := r.next()
+			if err != nil {
+				var c *CorruptError
+				if !errors.Is(err, ErrTruncated) && !errors.As(err, &c) && err.Error() != "EOF" {
+					t.Fatalf("an error of no type of ours: %v", err)
+				}
+				if _, err2 := r.next(); err2 != err {
+					t.Fatalf("after %v came %v", err, err2)
+				}
+				break
+			}
+			if err := w.append(b); err != nil {
+				t.Fatal(err)
+			}
+			c := newBatch(tab)
+			c.addBatch(b, 0, b.rows)
+			all = append(all, c)
+			if len(all) > 64 { // a bomb of equal batches: enough is seen
+				break
+			}
+		}
+		if err := w.close(); err != nil {
+			t.Fatal(err)
+		}
+		r2, err := openTable(again, tab)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r2.close()
+		for i, want := range all {
+			b, err := r2.next()
+			if err != nil {
+				t.Fatalf("batch %d was accepted and written, and is not: %v", i, err)
+			}
+			if b.rows != want.rows || !slices.EqualFunc(b.cols, want.cols, func(a, b colBuf) bool { return bytes.Equal(a.data, b.data) && bytes.Equal(a.offs, b.offs) }) {
+				t.Fatalf("batch %d came back as another", i)
+			}
+		}
+	})
+}
+
+// FuzzText reads any text: never a panic, and what is accepted becomes a trace
+// whose text is accepted and becomes the same.
+func FuzzText(f *testing.F) {
+	f.Add(twin)
+	f.Add("gpurec 0\nprocess 1\n1 Mark name=\"x\"\npart 3\nsample 1 used=3\n")
+	f.Add("gpurec 0\nmeta start=2026-01-01T00:00:00Z ending=growing\nstack 1 1 1\nframe 1 python \"\" 0 \"\"\n5 Alloc stack=1 flags=echo|0x100\n")
+	f.Add("gpurec 0\nname 1 a # c\n1 Live device=-1 size=0x7f\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		tr, err := fromText(t, text)
+		if err != nil {
+			return
+		}
+		first := toText(t, tr)
+		tr, err = fromText(t, first)
+		if err != nil {
+			t.Fatalf("its own text is refused: %v\n%s", err, first)
+		}
+		if second := toText(t, tr); second != first {
+			t.Fatalf("its own text becomes another\n%s\n%s", first, second)
+		}
+	})
+}
