@@ -273,13 +273,27 @@ func libraryDirectory(t *testing.T) string {
 	return dir
 }
 
-// cc compiles sources into the test's own directory.
+// compiled are the programs that cc has made, by their arguments.
+var compiled sync.Map
+
+// cc compiles sources into a file of that name, in a directory of its own.
 func cc(t *testing.T, out string, args ...string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), out)
-	all := append([]string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I", "hook", "-o", path}, args...)
-	if b, err := exec.Command("cc", all...).CombinedOutput(); err != nil {
-		t.Fatalf("cc %s: %v\n%s", strings.Join(all, " "), err, b)
+	once, _ := compiled.LoadOrStore(out+"\x00"+strings.Join(args, "\x00"), sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp(libraryDirectory(t), "program")
+		if err != nil {
+			return "", err
+		}
+		path := filepath.Join(dir, out)
+		all := append([]string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I", "hook", "-o", path}, args...)
+		if b, err := exec.Command("cc", all...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("cc %s: %v\n%s", strings.Join(all, " "), err, b)
+		}
+		return path, nil
+	}))
+	path, err := once.(func() (string, error))()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
 }

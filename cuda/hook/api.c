@@ -3,9 +3,6 @@
  */
 #include "hook.h"
 
-/* Ids of scopes lie above any that an NVTX tool gives to its ranges. */
-#define SCOPE_IDS (1ull << 48)
-
 EXPORT int gpurec_active(void) { return gpurec_config.on && !__atomic_load_n(&gpurec_off, __ATOMIC_RELAXED); }
 
 static struct thread *begin(int *err)
@@ -41,7 +38,7 @@ EXPORT uint64_t gpurec_scope_begin(const char *name, const char *domain)
 {
 	if (!gpurec_active())
 		return 0;
-	uint64_t id = SCOPE_IDS + gpurec_unique();
+	uint64_t id = gpurec_unique();
 	scope(GPUREC_KIND_SCOPE_BEGIN, id, name ? name : "", domain);
 	return id;
 }

@@ -236,7 +236,10 @@ struct thread *gpurec_enter(void)
 
 bool gpurec_still(struct thread *t) { return t == gpurec_tls.self && gpurec_tls.generation == generation(); }
 
-uint64_t gpurec_unique(void) { return __atomic_add_fetch(&unique, 1, __ATOMIC_RELAXED); }
+/* Above what other tools count up from 1, so that theirs and ours can stand side by side. */
+#define OURS (1ull << 48)
+
+uint64_t gpurec_unique(void) { return OURS + __atomic_add_fetch(&unique, 1, __ATOMIC_RELAXED); }
 
 void *gpurec_keep(size_t bytes)
 {

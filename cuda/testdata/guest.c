@@ -1,0 +1,291 @@
+/* What a guest must leave alone, and what a thread's life leaves behind. Each
+ * word of the command line does one thing; the first failure ends it with 1. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gpurec.h"
+
+/* The hook is preloaded, not linked: its functions are looked up as a program
+ * that can do without them does it. */
+#define PUBLIC(X) \
+	X(active) X(scope_begin) X(scope_end) X(scope_reset) X(scope_report) X(mark) X(pool_alloc) X(pool_free) X(pool_enter) X(pool_leave)
+#define POINTER(name) static __typeof__(gpurec_##name) *name##_;
+PUBLIC(POINTER)
+
+typedef uint64_t ptr;
+static int (*cuInit)(unsigned), (*cuDevicePrimaryCtxRetain)(void **, int), (*cuCtxSetCurrent)(void *);
+static int (*cuMemAlloc)(ptr *, size_t), (*cuMemFree)(ptr), (*proc)(const char *, void **, int, uint64_t, int *);
+static void *context;
+
+#define CHECK(x) \
+	do { \
+		if (!(x)) { \
+			fprintf(stderr, "guest.c:%d: %s\n", __LINE__, #x); \
+			exit(1); \
+		} \
+	} while (0)
+
+static void *sym(void *lib, const char *name)
+{
+	void *p = dlsym(lib, name);
+	CHECK(p != NULL);
+	return p;
+}
+
+static void start(void)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+	CHECK(lib != NULL);
+	cuInit = (int (*)(unsigned))sym(lib, "cuInit");
+	cuDevicePrimaryCtxRetain = (int (*)(void **, int))sym(lib, "cuDevicePrimaryCtxRetain");
+	cuCtxSetCurrent = (int (*)(void *))sym(lib, "cuCtxSetCurrent");
+	cuMemAlloc = (int (*)(ptr *, size_t))sym(lib, "cuMemAlloc_v2");
+	cuMemFree = (int (*)(ptr))sym(lib, "cuMemFree_v2");
+	proc = (int (*)(const char *, void **, int, uint64_t, int *))sym(lib, "cuGetProcAddress_v2");
+	CHECK(cuInit(0) == 0 && cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0);
+}
+
+static void pair(void)
+{
+	ptr p;
+	CHECK(cuMemAlloc(&p, 4096) == 0 && cuMemFree(p) == 0);
+}
+
+/* ---- errno, descriptors, signals --------------------------------------------- */
+
+static void errno_kept(void)
+{
+	ptr p;
+	errno = 4711;
+	CHECK(cuMemAlloc(&p, 4096) == 0 && errno == 4711); /* the lane's birth too */
+	CHECK(cuMemFree(p) == 0 && errno == 4711);
+	CHECK(cuMemFree(p) != 0 && errno == 4711);
+	mark_("errno");
+	CHECK(errno == 4711);
+	CHECK(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL || errno == 4711);
+}
+
+static int descriptors(void)
+{
+	int n = 0;
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) != -1;
+	return n;
+}
+
+static void no_descriptor_stays(void)
+{
+	int before = descriptors();
+	pair();
+	CHECK(descriptors() == before);
+}
+
+/* A limit on files must not end the program: SIGXFSZ would. */
+static void file_limit(void)
+{
+	struct rlimit l = {4096, 4096};
+	CHECK(setrlimit(RLIMIT_FSIZE, &l) == 0);
+	pair();
+}
+
+/* No descriptor is to be had: the event is lost, the program is not. */
+static void no_descriptors(void)
+{
+	struct rlimit l = {3, 3};
+	CHECK(setrlimit(RLIMIT_NOFILE, &l) == 0);
+	pair();
+}
+
+/* ---- dlsym ----------------------------------------------------------------------- */
+
+static void dlsym_kept(void)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+	CHECK(dlsym(lib, "cuNoSuchFunction") == NULL && dlerror() != NULL);
+	CHECK(dlsym(lib, "malloc") != NULL); /* of its dependencies */
+	CHECK(dlsym(RTLD_DEFAULT, "no_such_symbol") == NULL);
+	CHECK(dlsym(lib, "cuInit") == (void *)cuInit);
+	CHECK(dlsym(lib, "cuMemAlloc_v2") == (void *)cuMemAlloc);
+	CHECK(dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.2.5") != NULL);
+	/* A function asked of cuGetProcAddress, by either name and ABI. */
+	void *p = NULL, *q = NULL;
+	int status = -1;
+	CHECK(proc("cuMemAlloc", &p, 12000, 0, &status) == 0 && p == (void *)cuMemAlloc && status == 0);
+	CHECK(proc("cuMemAlloc", &q, 2000, 0, &status) == 0 && q != NULL && q != p); /* v1, 32 bits */
+	CHECK(proc("cuGetProcAddress", &q, 12000, 0, &status) == 0 && q == (void *)proc);
+	CHECK(proc("cuGetProcAddress", &q, 11030, 0, &status) == 0 && q != (void *)proc);
+	CHECK(proc("cuNoSuchFunction", &q, 12000, 0, &status) != 0 || status != 0);
+}
+
+/* Without a driver our exports must not look like one. */
+static void no_driver(void)
+{
+	CHECK(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == NULL);
+	CHECK(dlsym(dlopen(NULL, RTLD_NOW), "cuMemAlloc_v2") == NULL);
+	CHECK(dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2") == NULL);
+}
+
+/* ---- threads ------------------------------------------------------------------------ */
+
+static void *one_pair(void *name)
+{
+	if (name)
+		CHECK(pthread_setname_np(pthread_self(), name) == 0);
+	CHECK(cuCtxSetCurrent(context) == 0);
+	pair();
+	return NULL;
+}
+
+static void threads(void)
+{
+	for (int i = 0; i < 200; i++) {
+		char name[16];
+		pthread_t t;
+		snprintf(name, sizeof name, "worker %d", i);
+		CHECK(pthread_create(&t, NULL, one_pair, name) == 0 && pthread_join(t, NULL) == 0);
+	}
+}
+
+static pthread_barrier_t barrier;
+static void *together(void *unused)
+{
+	(void)unused;
+	CHECK(cuCtxSetCurrent(context) == 0);
+	pair();
+	pthread_barrier_wait(&barrier);
+	return NULL;
+}
+
+/* More than there may be lanes. */
+static void crowd(void)
+{
+	enum { N = 300 };
+	pthread_t t[N];
+	CHECK(pthread_barrier_init(&barrier, NULL, N) == 0);
+	for (int i = 0; i < N; i++)
+		CHECK(pthread_create(&t[i], NULL, together, NULL) == 0);
+	for (int i = 0; i < N; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
+	pair();
+}
+
+/* ---- processes ----------------------------------------------------------------------- */
+
+static void forks(void)
+{
+	pair();
+	for (int i = 0; i < 3; i++) {
+		pid_t pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			mark_("child");
+			_exit(0);
+		}
+		int status;
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+		mark_("parent");
+	}
+	if (vfork() == 0)
+		_exit(0);
+	mark_("after vfork");
+}
+
+/* ---- a full lane ----------------------------------------------------------------------- */
+
+static void full(void)
+{
+	enum { N = 4000 };
+	static ptr p[N];
+	for (int i = 0; i < N; i++)
+		CHECK(cuMemAlloc(&p[i], 512) == 0);
+	for (int i = 0; i < 200; i++)
+		CHECK(cuMemFree(p[i]) == 0);
+}
+
+/* ---- the public functions ---------------------------------------------------------------- */
+
+static void api(void)
+{
+	CHECK(active_() == 1);
+	uint64_t a = scope_begin_("a", "dom"), b = scope_begin_("b", NULL);
+	CHECK(a != 0 && b != 0 && a != b);
+	scope_reset_(a);
+	scope_report_(a, "sub");
+	scope_end_(a);
+	scope_end_(b);
+	scope_end_(0);
+	pool_enter_();
+	pair();
+	pool_alloc_(202, 0, 0x1000, 7, 500, 512, 1234, 0, 0, 0); /* a pool's in a pool's */
+	pool_leave_();
+	pool_alloc_(202, 0, 0x2000, 8, 1000, 1024, 99, 0, 0, 0);
+	pool_alloc_(202, 0, 0, 0, 1000, 1024, -1, 2, 0, 0);
+	pool_alloc_(203, 0, 0x2000, 0, 1024, 1024, -1, 0, 0, 0);
+	pool_free_(202, 0, 0x2000, 8, 0);
+	pool_leave_(); /* once too often */
+	char big[6000];
+	memset(big, 'x', sizeof big - 1);
+	big[sizeof big - 1] = 0;
+	mark_(big);
+	mark_(NULL);
+}
+
+static void inert(void)
+{
+	CHECK(active_() == 0 && scope_begin_("a", NULL) == 0);
+	mark_("x");
+	pair();
+}
+
+static void unhooked(void)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW), *q;
+	int status;
+	for (int i = 0; i < 3; i++) {
+		CHECK(dlsym(lib, "cuCtxDestroy") != NULL);
+		CHECK(dlsym(lib, "cuGraphAddMemAllocNode") == NULL); /* not there: nothing to say */
+		proc("cuCtxDestroy", &q, 2000, 0, &status);
+	}
+}
+
+/* Says that it waits, inside a scope, until it is killed. */
+static void hang(void)
+{
+	pair();
+	mark_("hanging");
+	pause();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} all[] = {
+		{"start", start}, {"pair", pair}, {"errno", errno_kept}, {"descriptors", no_descriptor_stays}, {"file-limit", file_limit},
+		{"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd},
+		{"forks", forks}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang},
+	};
+#define LOOK_UP(name) name##_ = (__typeof__(name##_))sym(RTLD_DEFAULT, "gpurec_" #name);
+	PUBLIC(LOOK_UP)
+	for (int i = 1; i < argc; i++) {
+		size_t j = 0;
+		while (j < sizeof all / sizeof all[0] && strcmp(all[j].name, argv[i]) != 0)
+			j++;
+		CHECK(j < sizeof all / sizeof all[0]);
+		all[j].run();
+	}
+	puts("fine");
+	return 0;
+}
