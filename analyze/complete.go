@@ -93,18 +93,18 @@ func (p *Pass) judge(c *Completeness) {
 	if lost := max(int64(m.Stats.Lost), p.lost.events); lost > 0 {
 		where := ""
 		if n := len(p.lost.threads); n > 0 {
-			where = fmt.Sprintf(" on %d thread%s", n, plural(n))
+			where = fmt.Sprintf(" on %d thread%s", n, Plural(int64(n)))
 		}
-		c.partial("%d event%s lost%s", lost, plural(int(lost)), where)
+		c.partial("%d event%s lost%s", lost, Plural(int64(lost)), where)
 	}
 	if n := m.Stats.ClosedLanes; n > 0 {
-		c.partial("%d lane%s closed because what they held made no sense", n, plural(int(n)))
+		c.partial("%d lane%s closed because what they held made no sense", n, Plural(int64(n)))
 	}
 	if m.Stats.Late > 0 {
-		c.note("%d event%s passed on after their place in the order", m.Stats.Late, plural(int(m.Stats.Late)))
+		c.note("%d event%s passed on after their place in the order", m.Stats.Late, Plural(int64(m.Stats.Late)))
 	}
 	if m.Stats.Unresolved > 0 {
-		c.note("%d stack%s without a definition", m.Stats.Unresolved, plural(int(m.Stats.Unresolved)))
+		c.note("%d stack%s without a definition", m.Stats.Unresolved, Plural(int64(m.Stats.Unresolved)))
 	}
 	if m.NVML != "" && p.wanted && !p.sampled {
 		c.note("no NVML samples: %s", m.NVML)
@@ -115,19 +115,12 @@ func (p *Pass) judge(c *Completeness) {
 		unseen += q.LostFrees
 	}
 	if unknown > 0 {
-		c.note("%d free%s of what was allocated before the recording or never seen", unknown, plural(int(unknown)))
+		c.note("%d free%s of what was allocated before the recording or never seen", unknown, Plural(int64(unknown)))
 	}
 	if unseen > 0 {
-		c.note("%d free%s not seen: the address was allocated again", unseen, plural(int(unseen)))
+		c.note("%d free%s not seen: the address was allocated again", unseen, Plural(int64(unseen)))
 	}
 	if n := p.State.Unhooked(); n > 0 {
-		c.note("%d look-up%s of functions that may allocate and are not recorded", n, plural(int(n)))
+		c.note("%d look-up%s of functions that may allocate and are not recorded", n, Plural(int64(n)))
 	}
-}
-
-func plural(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "s"
 }

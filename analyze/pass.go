@@ -64,6 +64,20 @@ func (p *Pass) CountOnly(by Fields) {
 	}
 }
 
+// Pooled reports whether a process has a pool event in the whole recording:
+// what is used of it is then the pool layer. Without Needs.Pooled it is known
+// only at the end of the pass.
+func (p *Pass) Pooled(id format.ProcessID) bool {
+	if p.State.Pooled != nil {
+		return p.State.Pooled(id)
+	}
+	pr := p.State.Process(id)
+	return pr != nil && pr.Pooled
+}
+
+// Windowed reports whether the query has a From.
+func (p *Pass) Windowed() bool { return p.from.set }
+
 // Note adds to what is said beside the answer.
 func (p *Pass) Note(f string, a ...any) { p.comp.note("%s"+f, append([]any{p.prefix}, a...)...) }
 
@@ -133,6 +147,9 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer, step func()) error {
 	scan := prescan{from: scopeMoment(q.From), to: scopeMoment(q.To)}
 	needs := a.Needs()
 	p.wanted = needs.Samples
+	if p.to.set || scan.to != nil {
+		needs.Pooled = true // a window that ends early does not see the whole recording
+	}
 	if needs.Pooled || scan.from != nil || scan.to != nil {
 		if err := scan.run(ctx, p.Trace, p.Defs, needs.Pooled); err != nil {
 			return err

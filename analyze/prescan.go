@@ -38,11 +38,13 @@ func scopeMoment(m Moment) *scopeBounds {
 func (b *scopeBounds) see(e *format.Event, n int64, defs *format.Defs) {
 	switch {
 	case b == nil:
-	case !b.found && (e.Kind == format.ScopeBegin || e.Kind == format.LiveScope && e.Layer == format.LayerDriver):
+	case !b.found && (e.Kind == format.ScopeBegin || e.Kind == format.LiveScope):
 		b.finder.begin(e, defs)
 		if _, ok := b.finder.matched[e.Scope]; ok {
 			b.found, b.begin, b.id = true, n, e.Scope
 		}
+	case !b.found && e.Kind == format.ScopeEnd:
+		b.finder.end(e)
 	case b.found && b.end < 0 && e.Kind == format.ScopeEnd && e.Scope == b.id:
 		b.end = n
 	}

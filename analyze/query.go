@@ -225,7 +225,7 @@ type scopeFinder struct {
 	seen    []int // of each ref's name so far
 	open    map[scopeThread]int
 	matched map[format.ScopeID]scopeThread // every one found, for rows that name it
-	live    map[format.ScopeID]bool
+	live    map[format.ScopeID]bool        // open scopes; true for those found
 }
 
 type scopeThread struct {
@@ -238,10 +238,14 @@ func newScopeFinder(refs []ScopeRef) scopeFinder {
 		matched: map[format.ScopeID]scopeThread{}, live: map[format.ScopeID]bool{}}
 }
 
-// see follows begins and ends. It goes before the event is asked for on a
-// begin and after on an end, so that both belong to the scope.
+// begin and end follow the scopes. In a pass begin goes before the event is
+// looked at and end after it, so that both belong to the scope. A checkpoint
+// names open scopes again.
 func (s *scopeFinder) begin(e *format.Event, defs *format.Defs) {
-	if len(s.refs) == 0 || s.live[e.Scope] {
+	if len(s.refs) == 0 {
+		return
+	}
+	if _, known := s.live[e.Scope]; known {
 		return
 	}
 	found := false
@@ -255,22 +259,22 @@ func (s *scopeFinder) begin(e *format.Event, defs *format.Defs) {
 			found = found || r.N == 0 || r.N == s.seen[i]
 		}
 	}
+	s.live[e.Scope] = found
 	if found {
 		t := scopeThread{e.Process, e.Thread}
-		s.matched[e.Scope], s.live[e.Scope] = t, true
+		s.matched[e.Scope] = t
 		s.open[t]++
 	}
 }
 
 func (s *scopeFinder) end(e *format.Event) {
-	if !s.live[e.Scope] {
-		return
+	if s.live[e.Scope] {
+		t := s.matched[e.Scope]
+		if s.open[t]--; s.open[t] == 0 {
+			delete(s.open, t)
+		}
 	}
 	delete(s.live, e.Scope)
-	t := s.matched[e.Scope]
-	if s.open[t]--; s.open[t] == 0 {
-		delete(s.open, t)
-	}
 }
 
 func (s *scopeFinder) holds(e *format.Event) bool {

@@ -32,11 +32,11 @@ type command struct {
 }
 
 // commands is the table, in the order of the help. A file adds its row here.
-func commands() []command {
-	return []command{
-		summaryCommand,
-		linesCommand,
-		contextsCommand,
+func commands() []*command {
+	return []*command{
+		summaryCommand(),
+		linesCommand(),
+		contextsCommand(),
 	}
 }
 
@@ -85,7 +85,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 	}
 	for _, c := range commands() {
 		if c.name == args[0] {
-			return code(ctx, stderr, &c, c.run(ctx, stdout, stderr, args[1:]))
+			return code(ctx, stderr, c, c.run(ctx, stdout, stderr, args[1:]))
 		}
 	}
 	fmt.Fprintf(stderr, "gpuanalyze: there is no command %q; gpuanalyze help lists them\n", args[0])

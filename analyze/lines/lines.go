@@ -1,0 +1,324 @@
+package lines
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+)
+
+// At says of what the tree is.
+type At uint8
+
+const (
+	Total  At = iota // all that was ever taken: CuPy's reading
+	Peak             // live when used bytes of a device were highest in the window
+	End              // live when a process ended, or at the end of the trace
+	Moment           // live at the end of the window
+)
+
+func (a At) String() string { return [...]string{"total", "peak", "end", "time"}[a] }
+
+// CuPyDomain is the domain of the scopes that our CuPy hook opens.
+const CuPyDomain = "cupy"
+
+// A Report is the answer.
+type Report struct {
+	Completeness *analyze.Completeness `json:"completeness"`
+	At           string                `json:"at"`
+	Trees        []*Tree               `json:"trees"`
+	NoLine       NoLine                `json:"without_line"`
+}
+
+// A Tree is the lines of all traces, or of one device of one trace at its peak.
+type Tree struct {
+	Title    string         `json:"title,omitempty"`
+	Device   *format.Device `json:"device,omitempty"`
+	UUID     string         `json:"uuid,omitempty"`
+	Time     *int64         `json:"time_ns,omitempty"` // of the peak, since the start
+	Used     int64          `json:"used"`
+	Acquired int64          `json:"acquired"`
+	Root     *Node          `json:"tree"`
+}
+
+// NoLine is how much of the trees' bytes no line is known for.
+type NoLine struct {
+	Used          int64   `json:"used"`
+	UsedShare     float64 `json:"used_share"` // of all used bytes; 0 where there are none
+	Acquired      int64   `json:"acquired"`
+	AcquiredShare float64 `json:"acquired_share"`
+	Unresolved    int     `json:"unresolved_stacks,omitempty"` // stacks whose definition is not in the trace
+}
+
+// An Answer is a Report in the making.
+type Answer struct {
+	at       At
+	maxDepth int
+	titles   bool // several traces
+
+	p      *analyze.Pass
+	sums   leaves // of the trace
+	cupy   map[format.ScopeID]scopeThread
+	inCuPy map[scopeThread]int
+	other  map[format.Class]int64
+	peaks  peaks
+
+	all     *tree // of all traces, for all but Peak
+	trees   []*Tree
+	noLine  NoLine
+	used    int64
+	acq     int64
+	sources map[string]bool
+}
+
+type scopeThread struct {
+	process format.ProcessID
+	thread  uint32
+}
+
+// New returns an answer for so many traces. A max depth over 0 keeps the root
+// and the outermost lines: the root is depth 1.
+func New(at At, maxDepth, traces int) *Answer {
+	return &Answer{at: at, maxDepth: maxDepth, titles: traces > 1, all: newTree(maxDepth)}
+}
+
+func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: a.at == Peak} }
+
+func (a *Answer) Begin(p *analyze.Pass) error {
+	a.p, a.sums = p, newLeaves()
+	a.cupy, a.inCuPy = map[format.ScopeID]scopeThread{}, map[scopeThread]int{}
+	a.other = map[format.Class]int64{}
+	if a.at == Total {
+		return nil
+	}
+	p.CountOnly(analyze.ByAll)
+	switch a.at {
+	case Peak:
+		a.peaks.begin(p)
+	case End:
+		p.State.OnEnd = func(al *live.Allocation, e *format.Event) {
+			if e.Kind == format.ProcessEnd && p.In {
+				a.addLive(al)
+			}
+		}
+	}
+	return nil
+}
+
+func (a *Answer) Enter(p *analyze.Pass) {
+	if a.at == Peak {
+		a.peaks.enter()
+	}
+}
+
+func (a *Answer) Sample(*analyze.Pass, *format.Sample) error { return nil }
+
+func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
+	switch {
+	case a.at == Peak:
+		a.peaks.event(p, e)
+	case a.at == Total:
+		a.total(p, e)
+	}
+	return nil
+}
+
+// total counts an attempt. CuPy counts before it tries, so a failure counts
+// like a success, and each try of the driver counts.
+func (a *Answer) total(p *analyze.Pass, e *format.Event) {
+	switch e.Kind {
+	case format.Alloc, format.AllocFailed:
+	case format.ScopeBegin, format.LiveScope:
+		if p.Filtered(analyze.ByScope) && p.Matches(e, analyze.ByScope) && p.Defs.Name(e.Note) == CuPyDomain {
+			if _, known := a.cupy[e.Scope]; !known {
+				t := scopeThread{e.Process, e.Thread}
+				a.cupy[e.Scope] = t
+				a.inCuPy[t]++
+			}
+		}
+		return
+	case format.ScopeEnd:
+		if t, ok := a.cupy[e.Scope]; ok {
+			delete(a.cupy, e.Scope)
+			a.inCuPy[t]--
+		}
+		return
+	default:
+		return
+	}
+	if !p.In || e.Flags&format.FlagCaptured != 0 || !p.Matches(e, analyze.ByAll) {
+		return
+	}
+	n := attempted(e)
+	if a.inCuPy[scopeThread{e.Process, e.Thread}] > 0 {
+		switch e.API {
+		case format.APICuPy:
+			a.sums.at(e.Process, e.Stack).used += n
+		case format.APICuPyAlloc:
+			a.sums.at(e.Process, e.Stack).acquired += n
+		}
+		return
+	}
+	if e.Flags&(format.FlagEcho|format.FlagNested) != 0 || e.API == format.APICuPyAlloc {
+		return
+	}
+	if e.Class != format.ClassDevice {
+		a.other[e.Class] += n
+		return
+	}
+	switch e.Layer {
+	case format.LayerPool:
+		a.sums.at(e.Process, e.Stack).pool += n
+	case format.LayerDriver:
+		a.sums.at(e.Process, e.Stack).driver += n
+	}
+}
+
+// attempted is what an attempt asked for, rounded where its layer rounds; a
+// failed one may know only what was requested.
+func attempted(e *format.Event) int64 {
+	if e.Size > 0 || e.Kind != format.AllocFailed {
+		return max(e.Size, 0)
+	}
+	return max(e.Requested, 0)
+}
+
+// addLive counts an allocation that was live.
+func (a *Answer) addLive(al *live.Allocation) {
+	if !al.Counted {
+		return
+	}
+	if al.Class != format.ClassDevice {
+		a.other[al.Class] += al.Bytes()
+		return
+	}
+	switch al.Layer {
+	case format.LayerPool:
+		a.sums.at(al.Process, al.Stack).pool += al.Bytes()
+	case format.LayerDriver:
+		a.sums.at(al.Process, al.Stack).driver += al.Bytes()
+	}
+}
+
+func (a *Answer) End(p *analyze.Pass) error {
+	switch a.at {
+	case Peak:
+		return a.endPeak(p)
+	case End, Moment:
+		p.State.Each(func(al *live.Allocation) bool { a.addLive(al); return true })
+	}
+	for _, f := range a.sums.order {
+		choose(p, f)
+		a.all.add(f, p.Defs)
+	}
+	a.say(p)
+	return nil
+}
+
+// choose says which layer a leaf's used bytes are. In CuPy's own scopes there
+// is no choice.
+func choose(p *analyze.Pass, f *leaf) {
+	f.acquired += f.driver
+	if p.Pooled(f.process) {
+		f.used += f.pool
+	} else {
+		f.used += f.driver
+	}
+	f.pool, f.driver = 0, 0
+}
+
+// say notes what the numbers are and what they leave out.
+func (a *Answer) say(p *analyze.Pass) {
+	var plain []string
+	for _, pr := range p.State.Processes() {
+		if acq := pr.Acquired(); !p.Pooled(pr.ID) && acq.Count > 0 {
+			d, _ := p.Defs.Process(pr.ID)
+			plain = append(plain, fmt.Sprint(d.PID))
+		}
+	}
+	if len(plain) > 0 {
+		p.Note("used is the driver layer of processes without a pool event: pid %s", join(plain))
+	}
+	if a.at == Total && p.Filtered(analyze.ByScope) && len(a.other) == 0 && len(a.sums.order) == 0 {
+		p.Note("nothing was taken there")
+	}
+	classes := make([]format.Class, 0, len(a.other))
+	for c := range a.other {
+		classes = append(classes, c)
+	}
+	sort.Slice(classes, func(i, j int) bool { return classes[i] < classes[j] })
+	for _, c := range classes {
+		if n := a.other[c]; n > 0 {
+			p.Note("not in these sums: %d bytes of class %v", n, c)
+		}
+	}
+	if a.at == Total && p.Trace.Meta().Ending != "" {
+		if parts := p.Trace.Parts(); len(parts) > 0 && parts[0].Index() > 0 {
+			p.Note("totals count from part %d on", parts[0].Index())
+		}
+	}
+}
+
+func join(s []string) string {
+	const most = 8
+	out := ""
+	for i, x := range s {
+		if i == most {
+			return fmt.Sprintf("%s and %d more", out, len(s)-most)
+		}
+		if i > 0 {
+			out += ", "
+		}
+		out += x
+	}
+	return out
+}
+
+// Report is the answer, after the pass.
+func (a *Answer) Report(c *analyze.Completeness) *Report {
+	r := &Report{Completeness: c, At: a.at.String(), Trees: a.trees}
+	if a.at != Peak {
+		r.Trees = []*Tree{a.finish(a.all, &Tree{})}
+	}
+	if r.Trees == nil { // nothing was live at any moment
+		r.Trees = []*Tree{a.finish(newTree(a.maxDepth), &Tree{})}
+	}
+	r.NoLine = a.noLine
+	r.NoLine.UsedShare, r.NoLine.AcquiredShare = share(a.noLine.Used, a.used), share(a.noLine.Acquired, a.acq)
+	return r
+}
+
+// finish takes over what a tree has come to.
+func (a *Answer) finish(t *tree, out *Tree) *Tree {
+	if a.at != Total {
+		t.root.sortBySize()
+	}
+	out.Root, out.Used, out.Acquired = &t.root, t.root.Used, t.root.Acquired
+	a.noLine.Used += t.noLineUsed
+	a.noLine.Acquired += t.noLineAcq
+	a.noLine.Unresolved += t.unknownStacks
+	a.used += t.root.Used
+	a.acq += t.root.Acquired
+	return out
+}
+
+func share(part, of int64) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(part) / float64(of)
+}
+
+// Words says NoLine for people; "" where every byte has a line.
+func (n *NoLine) Words() string {
+	if n.Used == 0 && n.Acquired == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("no line is known for %d bytes used (%.1f %%) and %d acquired (%.1f %%)", n.Used, 100*n.UsedShare, n.Acquired, 100*n.AcquiredShare)
+	if n.Unresolved > 0 {
+		s += fmt.Sprintf("; %d stacks have no definition", n.Unresolved)
+	}
+	return s
+}

@@ -1,0 +1,137 @@
+package scopes
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gpurec/gpurec/analyze"
+)
+
+// WriteText writes a row for each scope and each of its reports. Bytes are
+// exact.
+func (r *Report) WriteText(w io.Writer) error {
+	rows := [][]string{{"context", "n", "pid", "thread", "from", "to", "used", "peaked", "begin", "end", "max"}}
+	for _, s := range r.Scopes {
+		to := analyze.Seconds(s.End)
+		if s.Open {
+			to += " open"
+		}
+		name := strings.Repeat("  ", s.Depth) + label(s)
+		rows = append(rows, append([]string{name, strconv.Itoa(s.N), strconv.Itoa(int(s.PID)), strconv.FormatUint(uint64(s.Thread), 10),
+			analyze.Seconds(s.Begin), to}, s.Measure.cells()...))
+		for _, p := range s.Reports {
+			sub := "report"
+			if p.Subcontext != nil {
+				sub += ": " + analyze.Printable(*p.Subcontext)
+			}
+			rows = append(rows, append([]string{strings.Repeat("  ", s.Depth+1) + sub, "", "", "", "", analyze.Seconds(p.Time)}, p.Measure.cells()...))
+		}
+	}
+	return table(w, rows, len(r.procs) > 1)
+}
+
+func label(s *Scope) string {
+	n := analyze.Printable(s.Name)
+	if n == "" {
+		n = "(no name)"
+	}
+	if s.Domain != "" {
+		n = analyze.Printable(s.Domain) + ":" + n
+	}
+	if s.Late {
+		n += " (began earlier)"
+	}
+	if s.Resets > 0 {
+		n += fmt.Sprintf(" (since reset %d)", s.Resets)
+	}
+	return n
+}
+
+func (m *Measure) cells() []string {
+	if !m.Known {
+		return []string{"-", "-", "-", "-", "-"}
+	}
+	var c []string
+	for _, n := range []int64{m.Used, m.Peaked, m.Begin, m.End, m.Max} {
+		c = append(c, strconv.FormatInt(n, 10))
+	}
+	return c
+}
+
+// WriteByName writes a row for each path of names, in the order in which they
+// were first seen.
+func (r *Report) WriteByName(w io.Writer) error {
+	type group struct {
+		name                        string
+		depth                       int
+		count, used, peaked, max, n int64
+	}
+	var order []*group
+	groups := map[string]*group{}
+	paths := map[process]map[uint64]string{}
+	for _, s := range r.Scopes {
+		ids := paths[s.process]
+		if ids == nil {
+			ids = map[uint64]string{}
+			paths[s.process] = ids
+		}
+		path := s.Name
+		if s.Depth > 0 {
+			path = ids[uint64(s.Parent)] + "\x00" + path
+		}
+		ids[uint64(s.ID)] = path
+		g := groups[path]
+		if g == nil {
+			g = &group{name: label(&Scope{Name: s.Name, Domain: s.Domain}), depth: s.Depth}
+			groups[path] = g
+			order = append(order, g)
+		}
+		g.count++
+		if s.Measure.Known {
+			g.n++
+			g.used += s.Measure.Used
+			g.peaked = max(g.peaked, s.Measure.Peaked)
+			g.max = max(g.max, s.Measure.Max)
+		}
+	}
+	rows := [][]string{{"context", "count", "used, sum", "peaked, most", "max"}}
+	for _, g := range order {
+		row := []string{strings.Repeat("  ", g.depth) + g.name, strconv.FormatInt(g.count, 10), "-", "-", "-"}
+		if g.n > 0 {
+			row[2], row[3], row[4] = strconv.FormatInt(g.used, 10), strconv.FormatInt(g.peaked, 10), strconv.FormatInt(g.max, 10)
+		}
+		rows = append(rows, row)
+	}
+	return table(w, rows, true)
+}
+
+const pidColumn = 2
+
+// table aligns: the first column to the left, numbers to the right.
+func table(w io.Writer, rows [][]string, pids bool) error {
+	hide := func(i int) bool { return !pids && i == pidColumn }
+	width := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, c := range r {
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	b := bufio.NewWriter(w)
+	for _, r := range rows {
+		for i, c := range r {
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c))
+			switch {
+			case i == 0:
+				b.WriteString(c + pad)
+			case !hide(i):
+				b.WriteString("  " + pad + c)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.Flush()
+}

@@ -1,0 +1,446 @@
+// Package summary answers what a trace is: what was recorded when, where and of
+// whom, how much of it there is, what each device and process came to, and
+// what went wrong: gpuanalyze summary.
+//
+//	summary.go  Answer and Report
+//	text.go     the Report as text
+//
+// Peaks and failures are those of the window; totals of memory too, unless the
+// first parts are not there: then they are the recording's.
+package summary
+
+import (
+	"sort"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+)
+
+// A Report is the answer.
+type Report struct {
+	Completeness *analyze.Completeness `json:"completeness"`
+	Traces       []*Trace              `json:"traces"`
+}
+
+// A Trace is one of them. Times are nanoseconds since its start.
+type Trace struct {
+	Path      string      `json:"path"`
+	Meta      format.Meta `json:"meta"`
+	Parts     int         `json:"parts"`
+	Events    int64       `json:"events"` // in the window and past the filters; checkpoint rows are none
+	First     *int64      `json:"first_ns,omitempty"`
+	Last      *int64      `json:"last_ns,omitempty"`
+	Lost      int64       `json:"lost"`
+	Unknown   int64       `json:"unknown_frees"`
+	Unseen    int64       `json:"lost_frees"`
+	Unhooked  []Unhooked  `json:"unhooked,omitempty"`
+	Kinds     []Count     `json:"kinds"`
+	Layers    []Count     `json:"layers"`
+	APIs      []Count     `json:"apis"`
+	Devices   []*Device   `json:"devices"`
+	Processes []*Process  `json:"processes"`
+	Failures  []*Failure  `json:"failed_allocations"`
+	Scopes    int64       `json:"scopes"`
+	Samples   int64       `json:"samples"`
+	NoSamples string      `json:"no_samples,omitempty"` // why there are none
+}
+
+// A Count is a number of events.
+type Count struct {
+	Name   string `json:"name"`
+	Events int64  `json:"events"`
+}
+
+// An Unhooked is a function that was looked up, may allocate and is not recorded.
+type Unhooked struct {
+	Symbol  string `json:"symbol"`
+	Lookups int64  `json:"lookups"`
+}
+
+// A Peak is the highest value of a curve.
+type Peak struct {
+	Bytes int64 `json:"bytes"`
+	At    int64 `json:"at_ns"`
+}
+
+// A Device is one device over all processes.
+type Device struct {
+	Device   format.Device `json:"device"`
+	UUID     string        `json:"uuid,omitempty"`
+	Name     string        `json:"name,omitempty"`
+	Total    int64         `json:"total"` // -1 unknown
+	Used     Peak          `json:"peak_used"`
+	Acquired Peak          `json:"peak_acquired"`
+	NVML     *Peak         `json:"peak_nvml,omitempty"` // sampled; nil without samples
+}
+
+// A Process is one process.
+type Process struct {
+	PID       int32    `json:"pid"`
+	Parent    int32    `json:"parent"`
+	Rank      *int32   `json:"rank,omitempty"`
+	Command   string   `json:"command"`
+	Begin     *int64   `json:"begin_ns,omitempty"`
+	End       *int64   `json:"end_ns,omitempty"`
+	Status    *int32   `json:"status,omitempty"` // exit status, or 128 + signal
+	Python    string   `json:"python,omitempty"`
+	Threads   []Thread `json:"threads"`
+	Events    int64    `json:"events"`
+	UsedLayer string   `json:"used_layer"` // which layer its used bytes are: pool or driver
+	Used      Peak     `json:"peak_used"`
+	Acquired  Peak     `json:"peak_acquired"`
+	Failed    int64    `json:"failed_allocations"`
+	LiveAtEnd int64    `json:"live_at_end"` // bytes used just before it ended, or at the window's end
+	Sums      []*Sum   `json:"sums"`
+}
+
+// A Thread is one thread of a process that had events.
+type Thread struct {
+	TID    uint32 `json:"tid"`
+	Name   string `json:"name,omitempty"`
+	Events int64  `json:"events"`
+}
+
+// A Sum is what a process took of one class at one layer of one device.
+type Sum struct {
+	Device format.Device `json:"device"`
+	Layer  string        `json:"layer"`
+	Class  string        `json:"class"`
+	Count  int64         `json:"count"`
+	Total  int64         `json:"total"`
+	Peak   int64         `json:"peak"`
+	Live   int64         `json:"live"` // at the window's end
+}
+
+// A Failure is failed allocations of one kind.
+type Failure struct {
+	PID     int32  `json:"pid"`
+	API     string `json:"api"`
+	Status  int32  `json:"status"`
+	Count   int64  `json:"count"`
+	Largest int64  `json:"largest"` // bytes asked for
+	First   int64  `json:"first_ns"`
+}
+
+// An Answer is a Report in the making.
+type Answer struct {
+	traces []*Trace
+
+	t        *Trace
+	kinds    [256]int64
+	layers   [256]int64
+	apis     map[format.API]int64
+	threads  map[threadKey]*thread
+	last     *thread
+	procs    map[format.ProcessID]*process
+	failures map[failureKey]*Failure
+	order    []*Failure
+	symbols  map[format.NameID]int64
+	nvml     map[format.Device]*Peak
+	lost     int64
+}
+
+type threadKey struct {
+	process format.ProcessID
+	tid     uint32
+}
+
+type thread struct {
+	threadKey
+	name   format.NameID
+	events int64
+}
+
+type process struct {
+	end    *format.Time
+	status int32
+	live   int64 // used, just before its end
+}
+
+type failureKey struct {
+	process format.ProcessID
+	api     format.API
+	status  int32
+}
+
+// New returns an answer.
+func New() *Answer { return &Answer{} }
+
+func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true, Samples: true} }
+
+func (a *Answer) Begin(p *analyze.Pass) error {
+	traces := a.traces
+	*a = Answer{traces: traces, apis: map[format.API]int64{}, threads: map[threadKey]*thread{}, procs: map[format.ProcessID]*process{},
+		failures: map[failureKey]*Failure{}, symbols: map[format.NameID]int64{}, nvml: map[format.Device]*Peak{}}
+	a.t = &Trace{Path: p.Trace.Path(), Meta: p.Trace.Meta(), Parts: len(p.Trace.Parts())}
+	a.traces = append(a.traces, a.t)
+	p.CountOnly(analyze.ByAll)
+	p.State.OnEnd = func(al *live.Allocation, e *format.Event) {
+		if e.Kind == format.ProcessEnd && al.Counted && al.Class == format.ClassDevice && al.Layer == usedLayer(p, al.Process) {
+			a.process(al.Process).live += al.Bytes()
+		}
+	}
+	return nil
+}
+
+func usedLayer(p *analyze.Pass, id format.ProcessID) format.Layer {
+	if p.Pooled(id) {
+		return format.LayerPool
+	}
+	return format.LayerDriver
+}
+
+// Enter makes peaks those of the window.
+func (a *Answer) Enter(p *analyze.Pass) {
+	if p.Windowed() {
+		p.State.ResetPeaks()
+	}
+}
+
+func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
+	if e.Kind.Checkpoint() || !p.In {
+		return nil
+	}
+	if e.Kind == format.ProcessEnd {
+		q := a.process(e.Process)
+		q.end, q.status = new(format.Time), e.Status
+		*q.end = e.Time
+	}
+	if !p.Matches(e, analyze.ByAll) {
+		return nil
+	}
+	t := a.t
+	t.Events++
+	at := p.Since(e.Time)
+	if t.First == nil {
+		t.First, t.Last = new(int64), new(int64)
+		*t.First, *t.Last = at, at
+	}
+	*t.First, *t.Last = min(*t.First, at), max(*t.Last, at)
+	a.kinds[e.Kind]++
+	if e.Layer != format.LayerNone {
+		a.layers[e.Layer]++
+	}
+	if e.API != format.APINone {
+		a.apis[e.API]++
+	}
+	th := a.thread(e)
+	th.events++
+	switch e.Kind {
+	case format.ThreadBegin:
+		th.name = e.Name
+	case format.ScopeBegin:
+		t.Scopes++
+	case format.Lost:
+		a.lost += max(e.Size, 0)
+	case format.Unhooked:
+		a.symbols[e.Name]++
+	case format.AllocFailed:
+		a.failed(p, e)
+	}
+	return nil
+}
+
+func (a *Answer) process(id format.ProcessID) *process {
+	q := a.procs[id]
+	if q == nil {
+		q = &process{}
+		a.procs[id] = q
+	}
+	return q
+}
+
+func (a *Answer) thread(e *format.Event) *thread {
+	k := threadKey{e.Process, e.Thread}
+	if a.last != nil && a.last.threadKey == k {
+		return a.last
+	}
+	t := a.threads[k]
+	if t == nil {
+		t = &thread{threadKey: k}
+		a.threads[k] = t
+	}
+	a.last = t
+	return t
+}
+
+// failed counts a failed allocation. An echo is told by another event.
+func (a *Answer) failed(p *analyze.Pass, e *format.Event) {
+	if e.Flags&format.FlagEcho != 0 {
+		return
+	}
+	k := failureKey{e.Process, e.API, e.Status}
+	f := a.failures[k]
+	if f == nil {
+		f = &Failure{API: e.API.String(), Status: e.Status, First: p.Since(e.Time)}
+		a.failures[k] = f
+		a.order = append(a.order, f)
+	}
+	f.Count++
+	f.Largest = max(f.Largest, e.Requested, e.Size)
+}
+
+func (a *Answer) Sample(p *analyze.Pass, r *format.Sample) error {
+	if !p.In && p.Windowed() {
+		return nil
+	}
+	a.t.Samples++
+	if r.Process != 0 {
+		return nil
+	}
+	v := max(r.Used, r.PeakUsed)
+	if pk := a.nvml[r.Device]; pk == nil || v > pk.Bytes {
+		a.nvml[r.Device] = &Peak{v, p.Since(r.Time)}
+	}
+	return nil
+}
+
+func (a *Answer) End(p *analyze.Pass) error {
+	t := a.t
+	for k, n := range a.kinds {
+		if n > 0 {
+			t.Kinds = append(t.Kinds, Count{format.Kind(k).String(), n})
+		}
+	}
+	for l, n := range a.layers {
+		if n > 0 {
+			t.Layers = append(t.Layers, Count{format.Layer(l).String(), n})
+		}
+	}
+	for api, n := range a.apis {
+		t.APIs = append(t.APIs, Count{api.String(), n})
+	}
+	sort.Slice(t.APIs, func(i, j int) bool {
+		if t.APIs[i].Events != t.APIs[j].Events {
+			return t.APIs[i].Events > t.APIs[j].Events
+		}
+		return t.APIs[i].Name < t.APIs[j].Name
+	})
+	for name, n := range a.symbols {
+		t.Unhooked = append(t.Unhooked, Unhooked{p.Defs.Name(name), n})
+	}
+	sort.Slice(t.Unhooked, func(i, j int) bool { return t.Unhooked[i].Symbol < t.Unhooked[j].Symbol })
+	t.Lost = max(a.lost, int64(t.Meta.Stats.Lost))
+	if t.Samples == 0 {
+		t.NoSamples = t.Meta.NVML
+	}
+	a.endDevices(p)
+	a.endProcesses(p)
+	for k, f := range a.failures {
+		d, _ := p.Defs.Process(k.process)
+		f.PID = d.PID
+	}
+	t.Failures = a.order
+	return nil
+}
+
+func (a *Answer) endDevices(p *analyze.Pass) {
+	seen := map[format.Device]bool{}
+	add := func(id format.Device) *Device {
+		row, ok := p.Defs.Device(id)
+		d := &Device{Device: id, UUID: row.UUID, Name: row.Name, Total: row.Total, NVML: a.nvml[id]}
+		if !ok {
+			d.Total = format.Unknown
+		}
+		a.t.Devices = append(a.t.Devices, d)
+		seen[id] = true
+		return d
+	}
+	for _, d := range p.State.Devices() {
+		used := p.State.DeviceUsed(d)
+		if d.ID == format.NoDevice && used.Peak == 0 && d.Acquired.Peak == 0 {
+			continue
+		}
+		if p.Filtered(analyze.ByDevice) && !p.Matches(&format.Event{Device: d.ID}, analyze.ByDevice) {
+			continue
+		}
+		out := add(d.ID)
+		out.Used = Peak{used.Peak, p.Since(used.PeakAt)}
+		out.Acquired = Peak{d.Acquired.Peak, p.Since(d.Acquired.PeakAt)}
+	}
+	for _, row := range p.Defs.Devices() { // there, and nobody took memory on it
+		if !seen[row.ID] && (!p.Filtered(analyze.ByDevice) || p.Matches(&format.Event{Device: row.ID}, analyze.ByDevice)) {
+			add(row.ID)
+		}
+	}
+	sort.Slice(a.t.Devices, func(i, j int) bool { return a.t.Devices[i].Device < a.t.Devices[j].Device })
+}
+
+func (a *Answer) endProcesses(p *analyze.Pass) {
+	byProcess := map[format.ProcessID][]*thread{}
+	for _, t := range a.threads {
+		byProcess[t.process] = append(byProcess[t.process], t)
+	}
+	ids := map[format.ProcessID]bool{}
+	for _, d := range p.Defs.Processes() {
+		ids[d.ID] = true
+	}
+	for _, q := range p.State.Processes() {
+		if q.ID != 0 || len(byProcess[0]) > 0 {
+			ids[q.ID] = true
+		}
+	}
+	order := make([]format.ProcessID, 0, len(ids))
+	for id := range ids {
+		if !p.Filtered(analyze.ByProcess) || p.Matches(&format.Event{Process: id}, analyze.ByProcess) {
+			order = append(order, id)
+		}
+	}
+	sort.Slice(order, func(i, j int) bool { return order[i] < order[j] })
+	for _, id := range order {
+		a.t.Processes = append(a.t.Processes, a.endProcess(p, id, byProcess[id]))
+	}
+}
+
+func (a *Answer) endProcess(p *analyze.Pass, id format.ProcessID, threads []*thread) *Process {
+	d, known := p.Defs.Process(id)
+	out := &Process{PID: d.PID, Parent: d.Parent, Command: d.Command, Python: d.Python, UsedLayer: usedLayer(p, id).String()}
+	since := func(t format.Time) *int64 { v := p.Since(t); return &v }
+	if known && d.Rank >= 0 {
+		out.Rank = &d.Rank
+	}
+	if known && d.Begin >= 0 {
+		out.Begin = since(d.Begin)
+	}
+	mine := a.process(id)
+	switch {
+	case mine.end != nil:
+		out.End, out.Status = since(*mine.end), &mine.status
+	case known && d.End >= 0:
+		out.End, out.Status = since(d.End), &d.Status
+	}
+	if out.Status != nil && *out.Status == format.Unknown {
+		out.Status = nil
+	}
+	sort.Slice(threads, func(i, j int) bool { return threads[i].tid < threads[j].tid })
+	for _, t := range threads {
+		out.Threads = append(out.Threads, Thread{t.tid, p.Defs.Name(t.name), t.events})
+		out.Events += t.events
+	}
+	q := p.State.Process(id)
+	if q == nil {
+		return out
+	}
+	a.t.Unknown += q.UnknownFrees
+	a.t.Unseen += q.LostFrees
+	used, _ := p.State.Used(q)
+	acquired := q.Acquired()
+	out.Used, out.Acquired = Peak{used.Peak, p.Since(used.PeakAt)}, Peak{acquired.Peak, p.Since(acquired.PeakAt)}
+	out.Failed = q.Failed
+	out.LiveAtEnd = mine.live
+	if mine.end == nil {
+		out.LiveAtEnd = used.Now
+	}
+	for _, s := range q.Accounts() {
+		if s.Count > 0 || s.Peak > 0 {
+			out.Sums = append(out.Sums, &Sum{s.Device, s.Layer.String(), s.Class.String(), s.Count, s.Total, s.Peak, s.Now})
+		}
+	}
+	return out
+}
+
+// Report is the answer, after the pass.
+func (a *Answer) Report(c *analyze.Completeness) *Report {
+	return &Report{Completeness: c, Traces: a.traces}
+}

@@ -1,0 +1,166 @@
+package summary
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+)
+
+// WriteText writes r for people: sizes as people read them and exact beside.
+func (r *Report) WriteText(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	for i, t := range r.Traces {
+		if i > 0 {
+			fmt.Fprintln(b)
+		}
+		t.write(b)
+	}
+	return b.Flush()
+}
+
+func (t *Trace) write(w io.Writer) {
+	m := &t.Meta
+	row := func(name, f string, a ...any) { fmt.Fprintf(w, "%-12s "+f+"\n", append([]any{name}, a...)...) }
+	row("trace", "%s", analyze.Printable(t.Path))
+	row("command", "%s", analyze.Printable(strings.Join(m.Command, " ")))
+	where := m.Host
+	if m.Simulated {
+		where += ", simulated GPU"
+	}
+	if m.Driver != "" {
+		where += ", driver " + m.Driver
+	}
+	row("recorded", "%s on %s, %s", m.Start.UTC().Format(time.RFC3339), analyze.Printable(where), how(m))
+	if t.First != nil {
+		row("events", "%d in %d part%s, from %s to %s", t.Events, t.Parts, analyze.Plural(int64(t.Parts)), analyze.Seconds(*t.First), analyze.Seconds(*t.Last))
+	} else {
+		row("events", "none")
+	}
+	row("lost", "%d event%s", t.Lost, analyze.Plural(t.Lost))
+	row("frees", "%d of what was never seen allocated, %d not seen", t.Unknown, t.Unseen)
+	counts := func(name string, cs []Count) {
+		var s []string
+		for _, c := range cs {
+			s = append(s, fmt.Sprintf("%s %d", analyze.Printable(c.Name), c.Events))
+		}
+		if len(s) > 0 {
+			row(name, "%s", strings.Join(s, ", "))
+		}
+	}
+	counts("kinds", t.Kinds)
+	counts("layers", t.Layers)
+	counts("apis", t.APIs)
+	var unhooked []string
+	for _, u := range t.Unhooked {
+		unhooked = append(unhooked, analyze.Printable(u.Symbol))
+	}
+	if len(unhooked) > 0 {
+		row("unhooked", "%s: looked up, may allocate, not recorded", strings.Join(unhooked, ", "))
+	}
+	row("contexts", "%d", t.Scopes)
+	switch {
+	case t.Samples > 0:
+		row("samples", "%d", t.Samples)
+	case t.NoSamples != "":
+		row("samples", "none: %s", analyze.Printable(t.NoSamples))
+	default:
+		row("samples", "none")
+	}
+	if s := m.Stats; s.Lanes > 0 || s.CPUNanos > 0 {
+		row("recorder", "%d lanes, %d closed, %d events late, %d stacks unresolved, %s CPU", s.Lanes, s.ClosedLanes, s.Late, s.Unresolved,
+			time.Duration(s.CPUNanos).Round(time.Millisecond))
+	}
+	if len(t.Failures) == 0 {
+		row("failed", "no allocation failed")
+	}
+	for _, f := range t.Failures {
+		row("failed", "%d × %s of pid %d, status %d, largest %s, first at %s", f.Count, f.API, f.PID, f.Status, size(f.Largest), analyze.Seconds(f.First))
+	}
+	for _, d := range t.Devices {
+		t.writeDevice(w, d)
+	}
+	for _, p := range t.Processes {
+		p.write(w)
+	}
+}
+
+func (t *Trace) writeDevice(w io.Writer, d *Device) {
+	name := strconv.Itoa(int(d.Device))
+	if d.Device == format.NoDevice {
+		name = "unknown"
+	}
+	fmt.Fprintf(w, "\ndevice %s  %s  %s", name, analyze.Printable(d.Name), analyze.Printable(d.UUID))
+	if d.Total >= 0 {
+		fmt.Fprintf(w, "  total %s", size(d.Total))
+	}
+	fmt.Fprintf(w, "\n  peak used      %s at %s\n  peak acquired  %s at %s\n", size(d.Used.Bytes), analyze.Seconds(d.Used.At), size(d.Acquired.Bytes), analyze.Seconds(d.Acquired.At))
+	if d.NVML != nil {
+		fmt.Fprintf(w, "  peak NVML      %s at %s, sampled, all processes\n", size(d.NVML.Bytes), analyze.Seconds(d.NVML.At))
+	}
+}
+
+func (p *Process) write(w io.Writer) {
+	fmt.Fprintf(w, "\nprocess %d", p.PID)
+	if p.Rank != nil {
+		fmt.Fprintf(w, "  rank %d", *p.Rank)
+	}
+	fmt.Fprintf(w, "  %s\n", analyze.Printable(p.Command))
+	begin, end := "?", "the end of the trace"
+	if p.Begin != nil {
+		begin = analyze.Seconds(*p.Begin)
+	}
+	if p.End != nil {
+		end = analyze.Seconds(*p.End)
+		if p.Status != nil {
+			end += fmt.Sprintf(" with status %d", *p.Status)
+		}
+	}
+	fmt.Fprintf(w, "  from %s to %s, %d events on %d thread%s\n", begin, end, p.Events, len(p.Threads), analyze.Plural(int64(len(p.Threads))))
+	fmt.Fprintf(w, "  peak used      %s at %s (%s layer)\n  peak acquired  %s at %s\n  live at end    %s\n", size(p.Used.Bytes), analyze.Seconds(p.Used.At),
+		p.UsedLayer, size(p.Acquired.Bytes), analyze.Seconds(p.Acquired.At), size(p.LiveAtEnd))
+	for _, s := range p.Sums {
+		on := fmt.Sprintf("device %d", s.Device)
+		if s.Device == format.NoDevice {
+			on = "no device"
+		}
+		fmt.Fprintf(w, "  %s %s, %s: %d taken, %s in all, peak %s\n", s.Layer, s.Class, on, s.Count, size(s.Total), size(s.Peak))
+	}
+	const most = 16 // a thread pool's threads are not what a summary is read for; --json has all
+	for i, t := range p.Threads {
+		if i == most {
+			fmt.Fprintf(w, "  and %d threads more\n", len(p.Threads)-most)
+			break
+		}
+		fmt.Fprintf(w, "  thread %d %s: %d events\n", t.TID, analyze.Printable(t.Name), t.Events)
+	}
+}
+
+func how(m *format.Meta) string {
+	s := "still being recorded, or its recorder died"
+	switch m.Ending {
+	case format.EndClosed:
+		s = "closed in good order"
+	case format.EndRepaired:
+		s = "repaired"
+	case format.EndFailed:
+		s = "failed: " + analyze.Printable(m.Reason)
+	}
+	if m.Status != nil {
+		s += fmt.Sprintf(", exit status %d", *m.Status)
+	}
+	return s
+}
+
+// size is for people and exact.
+func size(n int64) string {
+	if n > -1024 && n < 1024 {
+		return format.Bytes(n)
+	}
+	return fmt.Sprintf("%s (%d)", format.Bytes(n), n)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/gpurec/gpurec/analyze/lines"
+)
+
+func linesCommand() *command {
+	return &command{
+		name:  "lines",
+		args:  "TRACE...",
+		short: "which line took the memory: a tree of file:line:function (used, acquired)",
+		long: `
+--at total (the default) is what CuPy's LineProfileHook prints, to the character:
+everything ever taken, failed attempts included, nothing subtracted. --at peak is
+what was live when a device's used bytes were highest (with several devices a
+tree each), --at end what was live when each process ended, and --at TIME what
+was live then.
+
+used is what the pool layer handed out (PyTorch, CuPy, stream-ordered pools), or
+the driver layer of a process that never used a pool; acquired is what was taken
+from the driver. Inside a scope that gpurec.LineProfileHook opened, --scope makes
+both CuPy's own numbers.`,
+		examples: []string{
+			"gpuanalyze lines train.gpurec",
+			"gpuanalyze lines --at peak --max-depth 6 train.gpurec",
+			"gpuanalyze lines --at scope:step#200 train.gpurec",
+			"gpuanalyze lines --scope forward#3 train.gpurec",
+			"gpuanalyze lines --json --at end train.gpurec",
+		},
+		run: runLines,
+	}
+}
+
+func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) error {
+	a := newAnalysis(linesCommand(), stdout)
+	at := a.String("at", "total", "`total|peak|end|TIME`")
+	depth := a.Int("max-depth", 0, "keep the root and the outermost lines down to this `DEPTH`; the root is 1, 0 keeps all")
+	q, traces, err := a.query(args)
+	if err != nil {
+		return err
+	}
+	var kind lines.At
+	switch *at {
+	case "total":
+		kind = lines.Total
+	case "peak":
+		kind = lines.Peak
+	case "end":
+		kind = lines.End
+	default:
+		if !q.To.IsZero() {
+			return usagef("--at TIME and --to exclude each other")
+		}
+		kind = lines.Moment
+		if q.To, err = parseMoment("--at", *at); err != nil {
+			return err
+		}
+	}
+	ans := lines.New(kind, *depth, len(traces))
+	c, err := a.answer(ctx, stderr, traces, q, ans)
+	if err != nil {
+		return err
+	}
+	r := ans.Report(c)
+	if a.json {
+		err = writeJSON(stdout, r)
+	} else {
+		err = r.WriteText(stdout)
+	}
+	if err != nil {
+		return err
+	}
+	if !a.quiet && !a.json {
+		if kind == lines.Peak && len(r.Trees) == 1 && r.Trees[0].Title != "" {
+			fmt.Fprintln(stderr, r.Trees[0].Title)
+		}
+		if w := r.NoLine.Words(); w != "" {
+			fmt.Fprintf(stderr, "note: %s\n", w)
+		}
+	}
+	return a.conclude(stderr, c)
+}
