@@ -9,11 +9,17 @@ import (
 	"github.com/gpurec/gpurec/format/live"
 )
 
-// A Report is what there is to say, in bytes and in nanoseconds since the start
-// of the recording.
+// A Report is what there is to say.
 type Report struct {
+	Completeness *analyze.Completeness `json:"completeness"`
+	Traces       []*Trace              `json:"traces"`
+}
+
+// A Trace is what there is to say of one trace, in bytes and in nanoseconds
+// since the start of its recording.
+type Trace struct {
+	Trace   string      `json:"trace"`
 	Source  string      `json:"source"` // of free bytes: nvml, acquired (total less acquired), none
-	Note    string      `json:"note,omitempty"`
 	From    int64       `json:"from_ns"`
 	To      int64       `json:"to_ns"`
 	Runs    []RunRow    `json:"runs"`
@@ -54,10 +60,15 @@ type CurveRow struct {
 	MaxAt int64 `json:"max_at_ns"`
 }
 
-// An Answer is one Report for each trace of a pass.
+// An Answer is fed by a pass.
 type Answer struct {
-	Reports []*Report
+	traces []*Trace
 	*replay
+}
+
+// Report is the answer of a pass that is over.
+func (a *Answer) Report(c *analyze.Completeness) *Report {
+	return &Report{Completeness: c, Traces: a.traces}
 }
 
 // A replay is one trace. Events and samples each come in their own order; it
@@ -318,11 +329,15 @@ func (a *replay) setAcquired(d *device, at format.Time, v int64) {
 
 // End closes a trace's answer.
 func (a *Answer) End(p *analyze.Pass) error {
-	a.Reports = append(a.Reports, a.end(min(p.End(a.last), a.to)))
+	t := a.end(min(p.End(a.last), a.to))
+	a.traces = append(a.traces, t)
+	if n := t.note(); n != "" {
+		p.Note("%s", n)
+	}
 	return nil
 }
 
-func (a *replay) end(end format.Time) *Report {
+func (a *replay) end(end format.Time) *Trace {
 	if a.from <= end { // what was there at From holds, although nothing may have happened since
 		a.enterSamples()
 		if a.folded {
@@ -334,7 +349,7 @@ func (a *replay) end(end format.Time) *Report {
 	if from == always {
 		from = min(a.start(), a.first)
 	}
-	r := &Report{Source: "none", From: a.p.Since(from), To: a.p.Since(end), Runs: a.runs, Devices: []DeviceRow{}}
+	r := &Trace{Trace: a.p.Trace.Path(), Source: "none", From: a.p.Since(from), To: a.p.Since(end), Runs: a.runs, Devices: []DeviceRow{}}
 	if r.Runs == nil {
 		r.Runs = []RunRow{}
 	}
@@ -349,7 +364,6 @@ func (a *replay) end(end format.Time) *Report {
 	case len(r.Runs) > 0:
 		r.Source = "acquired"
 	}
-	r.Note = a.note(r)
 	return r
 }
 
@@ -380,7 +394,7 @@ func (a *replay) curve(c *curve, end format.Time) *CurveRow {
 }
 
 // note says in words what the free bytes are, and what is missing from them.
-func (a *replay) note(r *Report) string {
+func (r *Trace) note() string {
 	switch r.Source {
 	case "acquired":
 		note := "no NVML samples: free is each device's total less what the traced processes acquired; what others hold is not seen"

@@ -13,7 +13,16 @@ import (
 )
 
 // answer is the report of a text twin, between two moments of TIME's syntax.
-func answer(t *testing.T, text string, q analyze.Query, window ...string) *Report {
+func answer(t *testing.T, text string, q analyze.Query, window ...string) *Trace {
+	t.Helper()
+	r := report(t, text, q, window...)
+	if len(r.Traces) != 1 {
+		t.Fatalf("%d answers of one trace", len(r.Traces))
+	}
+	return r.Traces[0]
+}
+
+func report(t *testing.T, text string, q analyze.Query, window ...string) *Report {
 	t.Helper()
 	for i, s := range window {
 		m, err := analyze.ParseMoment(s)
@@ -27,13 +36,11 @@ func answer(t *testing.T, text string, q analyze.Query, window ...string) *Repor
 		}
 	}
 	var a Answer
-	if _, err := analyze.Run(context.Background(), []string{formattest.Text(t, text).Path()}, &q, &a, nil); err != nil {
+	c, err := analyze.Run(context.Background(), []string{formattest.Text(t, text).Path()}, &q, &a, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if len(a.Reports) != 1 {
-		t.Fatalf("%d reports of one trace", len(a.Reports))
-	}
-	return a.Reports[0]
+	return a.Report(c)
 }
 
 // Two devices of 1000 bytes. Free bytes, by hand:
@@ -78,8 +85,8 @@ func TestTwoDevicesAndATie(t *testing.T) {
 	if !reflect.DeepEqual(r.Runs, want) {
 		t.Errorf("runs\n%v, want\n%v", r.Runs, want)
 	}
-	if r.Source != "nvml" || r.Note != "" || r.From != 0 || r.To != 8*s {
-		t.Errorf("source %q, note %q, %d to %d", r.Source, r.Note, r.From, r.To)
+	if r.Source != "nvml" || r.From != 0 || r.To != 8*s {
+		t.Errorf("source %q, %d to %d", r.Source, r.From, r.To)
 	}
 	// Device 0 is known for 7 s: 1 s at 900, 2 s at 500, 4 s at 700.
 	if got, want := r.Devices[0].Free, (&CurveRow{500, (900 + 2*500 + 4*700) / 7, 900, 1 * s}); !reflect.DeepEqual(got, want) {
@@ -124,7 +131,7 @@ device 1  H200  GPU-b  nvml 0  total 1000
   acquired    0    36   64  3.500000s  exact
 `
 	var b bytes.Buffer
-	if err := answer(t, twoDevices, analyze.Query{}).WriteText(&b); err != nil {
+	if err := report(t, twoDevices, analyze.Query{}).WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
@@ -209,9 +216,10 @@ func TestSources(t *testing.T) {
 			[]RunRow{{900, 1400, 0, 400, 400, 1000}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			r := answer(t, row.text, analyze.Query{})
-			if r.Source != row.source || r.Note != row.note || !reflect.DeepEqual(r.Runs, row.runs) {
-				t.Errorf("source %q, note %q, runs %v; want %q, %q, %v", r.Source, r.Note, r.Runs, row.source, row.note, row.runs)
+			all := report(t, row.text, analyze.Query{})
+			r, notes := all.Traces[0], strings.Join(all.Completeness.Notes, "\n")
+			if r.Source != row.source || !strings.Contains(notes, row.note) || !reflect.DeepEqual(r.Runs, row.runs) {
+				t.Errorf("source %q, notes %q, runs %v; want %q, %q, %v", r.Source, notes, r.Runs, row.source, row.note, row.runs)
 			}
 		})
 	}
@@ -219,15 +227,15 @@ func TestSources(t *testing.T) {
 
 // Case C1: NVML's four numbers stay apart, and its version is said.
 func TestMemoryCallVersions(t *testing.T) {
-	r := answer(t, `device 0 total=100
+	all := report(t, `device 0 total=100
 sample 1 device=0 total=100 used=40 free=60 reserved=-1 api=1
 sample 2 device=0 total=100 used=30 free=60 reserved=10 api=2`, analyze.Query{})
-	d := r.Devices[0]
+	d := all.Traces[0].Devices[0]
 	if d.Reserved == nil || *d.Reserved != (CurveRow{10, 10, 10, 2}) || d.Used.Max != 40 || !reflect.DeepEqual(d.API, []int8{1, 2}) {
 		t.Errorf("%+v, reserved %v, used %v", d, d.Reserved, d.Used)
 	}
 	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
+	if err := all.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "v1 (used contains reserved) and v2") {
@@ -240,7 +248,7 @@ sample 2 device=0 total=100 used=30 free=60 reserved=10 api=2`, analyze.Query{})
 }
 
 func TestJSONHasNoNulls(t *testing.T) {
-	b, err := json.Marshal(answer(t, "meta end_monotonic=5", analyze.Query{}))
+	b, err := json.Marshal(report(t, "meta end_monotonic=5", analyze.Query{}))
 	if err != nil || strings.Contains(string(b), "null") {
 		t.Errorf("%s, %v: an empty answer has empty lists", b, err)
 	}

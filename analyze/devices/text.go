@@ -13,6 +13,19 @@ import (
 // curves. Bytes are exact.
 func (r *Report) WriteText(w io.Writer) error {
 	b := bufio.NewWriter(w)
+	for i, t := range r.Traces {
+		if i > 0 {
+			fmt.Fprintln(b)
+		}
+		if len(r.Traces) > 1 {
+			fmt.Fprintf(b, "%s\n\n", analyze.Printable(t.Trace))
+		}
+		t.writeText(b)
+	}
+	return b.Flush()
+}
+
+func (r *Trace) writeText(b io.Writer) {
 	if len(r.Runs) > 0 {
 		what := "as NVML sampled them"
 		if r.Source == "acquired" {
@@ -33,7 +46,6 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 		r.Devices[i].writeText(b)
 	}
-	return b.Flush()
 }
 
 func (d *DeviceRow) writeText(w io.Writer) {

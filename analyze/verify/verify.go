@@ -74,8 +74,9 @@ type Unknown struct {
 
 func (u *Unknown) sum() int64 { return u.Stacks + u.Frames + u.Names + u.Processes + u.Devices }
 
-// Verify reads t. The error is not about the trace: the context's end.
-func Verify(ctx context.Context, t *format.Trace) (*Report, error) {
+// Verify reads t. The error is not about the trace: the context's end. progress,
+// where not nil, hears how many parts are done.
+func Verify(ctx context.Context, t *format.Trace, progress func(done, of int)) (*Report, error) {
 	m := t.Meta()
 	v := &verifier{r: &Report{Path: t.Path(), Version: m.Version, Ending: m.Ending, Parts: []Part{}, Faults: []string{}, Partial: []string{}, Notes: []string{}},
 		start: m.Monotonic, lanes: map[laneKey]*lane{}, next: -1}
@@ -84,9 +85,12 @@ func Verify(ctx context.Context, t *format.Trace) (*Report, error) {
 	if len(t.Parts()) == 0 {
 		v.fault("%s: the trace has no part", t.Path())
 	}
-	for _, p := range t.Parts() {
+	for i, p := range t.Parts() {
 		if err := v.part(ctx, p); err != nil {
 			return nil, err
+		}
+		if progress != nil {
+			progress(i+1, len(t.Parts()))
 		}
 	}
 	v.conclude(&m)

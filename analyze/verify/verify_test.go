@@ -86,7 +86,7 @@ func lost(at int, n int64) format.Event {
 
 func run(t *testing.T, dir string) *Report {
 	t.Helper()
-	r, err := Verify(context.Background(), formattest.Open(t, dir))
+	r, err := Verify(context.Background(), formattest.Open(t, dir), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestDamage(t *testing.T) {
 func TestEnded(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if _, err := Verify(ctx, formattest.Open(t, record(t, fine, nil))); err != context.Canceled {
+	if _, err := Verify(ctx, formattest.Open(t, record(t, fine, nil)), nil); err != context.Canceled {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 }

@@ -37,6 +37,11 @@ func commands() []*command {
 		summaryCommand(),
 		linesCommand(),
 		contextsCommand(),
+		devicesCommand(),
+		eventsCommand(),
+		verifyCommand(),
+		exportCommand(),
+		importCommand(),
 	}
 }
 
