@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -93,7 +94,7 @@ func (s *Sampler) Run(ctx context.Context, emit func(*format.Reading)) error {
 	default:
 		errs = append(errs, fmt.Errorf("nvml: a call has not returned for %v, sampling was left behind", hungAfter))
 	}
-	return errors.Join(errs...)
+	return reasons(errs).orNil()
 }
 
 func (s *Sampler) loop(ctx context.Context, emit func(*format.Reading), fail func(error)) {
@@ -163,6 +164,26 @@ func (s *Sampler) read(t *track, i int, emit func(*format.Reading), fail func(er
 	if r := t.take(at, m, procs); r != nil {
 		emit(r)
 	}
+}
+
+// reasons are errors on one line, as they stand in a trace.
+type reasons []error
+
+func (r reasons) Error() string {
+	var s []string
+	for _, err := range r {
+		s = append(s, err.Error())
+	}
+	return strings.Join(s, "; ")
+}
+
+func (r reasons) Unwrap() []error { return r }
+
+func (r reasons) orNil() error {
+	if len(r) == 0 {
+		return nil
+	}
+	return r
 }
 
 // track is what the sampler remembers of one device.

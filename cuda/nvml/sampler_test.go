@@ -157,7 +157,7 @@ func TestSamplerEndsWhenAllAreLost(t *testing.T) {
 		&fakeHandle{d: Device{UUID: "GPU-b"}, mem: []memAnswer{{m: used(1)}, {err: lost()}}},
 	)
 	err := (&Sampler{NVML: n}).Run(context.Background(), func(*format.Reading) { t.Error("a lost device was read") })
-	if err == nil || strings.Count(err.Error(), "GPU is lost") != 2 {
+	if err == nil || strings.Count(err.Error(), "GPU is lost") != 2 || strings.Contains(err.Error(), "\n") {
 		t.Errorf("Run returned %v", err)
 	}
 	if err := (&Sampler{NVML: fakeNVML()}).Run(context.Background(), nil); err == nil {
