@@ -67,7 +67,7 @@ func (d *DeviceRow) writeText(w io.Writer) {
 	if d.Samples == 0 {
 		fmt.Fprintln(w, "no samples")
 	} else {
-		fmt.Fprintf(w, "%d samples, the last at %s%s\n", d.Samples, analyze.Seconds(*d.LastSample), d.apiText())
+		fmt.Fprintf(w, "%d sample%s, the last at %s%s\n", d.Samples, analyze.Plural(d.Samples), analyze.Seconds(*d.LastSample), d.apiText())
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "bytes\tmin\tmean\tmax\tmax at\t\n")

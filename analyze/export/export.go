@@ -151,6 +151,9 @@ func name(path string) string {
 	return filepath.Base(path)
 }
 
+// Single reports whether the export is one file, of events alone.
+func (x *Exporter) Single() bool { return x.single }
+
 // Rows is how many events, samples and scopes were written.
 func (x *Exporter) Rows() (events, samples, scopes int64) {
 	if x.single {

@@ -46,7 +46,11 @@ func runEvents(ctx context.Context, stdout, stderr io.Writer, args []string) err
 		return usagef("one trace at a time: %d given", len(traces))
 	}
 	out := bufio.NewWriterSize(stdout, 64<<10)
-	p := &eventPrinter{out: out, json: a.json}
+	p := &eventPrinter{out: out}
+	if a.json {
+		p.json = json.NewEncoder(out)
+		p.json.SetEscapeHTML(false)
+	}
 	filtered := false
 	for _, name := range []string{"process", "device", "thread", "rank", "layer", "scope", "from", "to"} {
 		filtered = filtered || a.Changed(name)
@@ -89,7 +93,7 @@ func ofTrace(err error) bool {
 // An eventPrinter prints the events that pass the query.
 type eventPrinter struct {
 	out    *bufio.Writer
-	json   bool
+	json   *json.Encoder
 	silent bool // only the completeness is asked for
 	ended  format.Device
 	b      []byte
@@ -119,17 +123,11 @@ func (p *eventPrinter) Event(pass *analyze.Pass, e *format.Event) error {
 	if !pass.Matches(&asked, analyze.ByAll) {
 		return nil
 	}
-	p.b = p.b[:0]
-	if p.json {
-		b, err := json.Marshal(p.object(pass, e))
-		if err != nil {
-			return fmt.Errorf("write an event: %w", err)
-		}
-		p.b = b
-	} else {
-		p.b = format.AppendEventText(p.b, e, pass.Defs)
+	if p.json != nil {
+		return p.json.Encode(p.object(pass, e)) // with the newline
 	}
-	_, err := p.out.Write(append(p.b, '\n'))
+	p.b = append(format.AppendEventText(p.b[:0], e, pass.Defs), '\n')
+	_, err := p.out.Write(p.b)
 	return err
 }
 

@@ -22,7 +22,9 @@ it ends in the format's name. Several traces go into the same tables, with the
 trace's name as a column. Every event has its time on the wall clock and since
 the start, words in place of numbers, file, line and function of its innermost
 frame and the whole stack, its scope's path, process, command and device, and
-what was live after it. Nothing is null: unknown is -1, 0 or the empty text.`,
+what was live after it. Nothing is null: unknown is -1, 0 or the empty text.
+
+The window's end is --until here, because --to is the format.`,
 		examples: []string{
 			"gpuanalyze export train.gpurec -o train.arrow",
 			"gpuanalyze export rank0.gpurec rank1.gpurec --to arrow -o job",
@@ -39,7 +41,7 @@ func exportFormats() (names []string) {
 }
 
 func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(exportCommand(), stdout)
+	a := newAnalysisUntil(exportCommand(), stdout, "until")
 	out := a.StringP("output", "o", "", "`OUT`, which must not exist")
 	to := a.String("to", "", "`"+strings.Join(exportFormats(), "|")+"`; without it the ending of OUT says")
 	q, traces, err := a.query(args)
@@ -84,7 +86,11 @@ func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 			return fmt.Errorf("write what was exported: %w", err)
 		}
 	} else if !a.quiet {
-		fmt.Fprintf(stderr, "%s: %d events, %d samples, %d scopes\n", *out, events, samples, scopes)
+		fmt.Fprintf(stderr, "%s: %d events", *out, events)
+		if !x.Single() {
+			fmt.Fprintf(stderr, ", %d samples, %d scopes", samples, scopes)
+		}
+		fmt.Fprintln(stderr)
 	}
 	return a.conclude(stderr, c)
 }

@@ -67,7 +67,11 @@ type analysis struct {
 	from, to         string
 }
 
-func newAnalysis(c *command, stdout io.Writer) *analysis {
+func newAnalysis(c *command, stdout io.Writer) *analysis { return newAnalysisUntil(c, stdout, "to") }
+
+// newAnalysisUntil names the flag for the window's end: of an export, --to is
+// the format.
+func newAnalysisUntil(c *command, stdout io.Writer, until string) *analysis {
 	a := &analysis{flagSet: newFlagSet(c, stdout)}
 	a.BoolVar(&a.json, "json", false, "print JSON")
 	a.Int32SliceVar(&a.processes, "process", nil, "only these processes, by `PID`")
@@ -77,7 +81,7 @@ func newAnalysis(c *command, stdout io.Writer) *analysis {
 	a.StringSliceVar(&a.layers, "layer", nil, "only these layers: `driver`, pool, host")
 	a.StringArrayVar(&a.scopes, "scope", nil, "only what the thread of a scope did inside it, by `ID|NAME[#N]`")
 	a.StringVar(&a.from, "from", "", "from this `TIME` on: 12.5s since the start, RFC 3339, or scope:NAME#3")
-	a.StringVar(&a.to, "to", "", "up to this `TIME`")
+	a.StringVar(&a.to, until, "", "up to this `TIME`")
 	a.BoolVarP(&a.quiet, "quiet", "q", false, "on stderr only errors, and what is missing")
 	return a
 }
