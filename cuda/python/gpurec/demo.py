@@ -5,8 +5,8 @@ memory directly, so it needs no framework and runs on a real GPU as on the
 simulated one: at most about 600 MiB a device, about two seconds. Each epoch
 trains on one device and the next on the other, so the device with most free
 memory changes with every epoch; a loader thread fetches the next batch while a
-step runs, so scopes overlap; and it keeps a little more memory after every
-step, which is what a leak looks like.
+step runs; the warm-up ends in the middle of an epoch, as scopes may overlap;
+and a little memory is kept after every step, which is what a leak looks like.
 """
 
 import ctypes
@@ -23,10 +23,10 @@ except ImportError:  # started by its path, outside a recording
     import gpurec
 
 MiB = 1 << 20
-EPOCHS = 6
-STEPS = 3
+EPOCHS = 5
+STEPS = 2
 LAYERS = 4
-PAUSE = 0.03  # seconds that a piece of work takes; NVML is read every 0.01
+PAUSE = 0.04  # seconds that a piece of work takes; NVML is read every 0.01
 
 
 class DriverError(Exception):
@@ -95,22 +95,20 @@ class Loader:
         self.thread: Optional[threading.Thread] = None
 
     def start(self, device: Device) -> None:
-        self.scope = gpurec.scope("prefetch")
-        self.scope.__enter__()  # ends in take, inside another step: scopes may overlap
         self.thread = threading.Thread(target=self._fetch, args=(device,), name="loader")
         self.thread.start()
 
     def _fetch(self, device: Device) -> None:
         device.use()
-        staging = device.alloc(8 * MiB)
-        time.sleep(PAUSE / 2)
-        self.batch = device.alloc(24 * MiB)
-        device.free(staging)
+        with gpurec.scope("prefetch"):
+            staging = device.alloc(8 * MiB)
+            time.sleep(PAUSE / 2)
+            self.batch = device.alloc(24 * MiB)
+            device.free(staging)
 
     def take(self) -> int:
         assert self.thread is not None
         self.thread.join()
-        self.scope.__exit__()
         return self.batch
 
 
@@ -192,10 +190,13 @@ def main() -> int:
         print("demo: %d epochs of %d steps on %d device(s)" % (EPOCHS, STEPS, len(models)), flush=True)
         loader = Loader()
         with gpurec.scope("training"):
+            warm_up = gpurec.scope("warm-up").__enter__()
             for epoch in range(EPOCHS):
                 model = models[epoch % len(models)]
                 with gpurec.scope("epoch"):
                     train_epoch(model, loader)
+                    if epoch + 1 == len(models):
+                        warm_up.__exit__()  # inside the epoch: scopes may overlap
                 evaluate(model.device)
                 time.sleep(PAUSE)
         for model in models:
