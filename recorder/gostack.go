@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"runtime"
 	"sync"
+	"unsafe"
 
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/recorder/ring"
@@ -16,9 +17,10 @@ import (
 type stackCache struct {
 	mu    sync.RWMutex
 	known map[uint64]cachedStack
+	codes map[runtime.Frame]ring.Definition // shared by the stacks, for their size
 }
 
-const maxCachedStacks = 1 << 16
+const maxCachedStacks = 1 << 14
 
 // cachedStack is a stack as definitions: its code objects, then itself.
 type cachedStack struct {
@@ -29,40 +31,46 @@ type cachedStack struct {
 var pcSeed = maphash.MakeSeed()
 
 // caller is the stack of the function skip frames above its own caller.
-func (c *stackCache) caller(skip int) (uint64, cachedStack) {
+func (c *stackCache) caller(skip int) cachedStack {
 	var pcs [format.MaxFrames]uintptr
 	n := runtime.Callers(skip+2, pcs[:])
 	if n == 0 {
-		return 0, cachedStack{}
+		return cachedStack{}
 	}
-	h := maphash.Comparable(pcSeed, pcs)
+	h := maphash.Bytes(pcSeed, unsafe.Slice((*byte)(unsafe.Pointer(&pcs)), n*int(unsafe.Sizeof(pcs[0]))))
 	c.mu.RLock()
 	s, ok := c.known[h]
 	c.mu.RUnlock()
 	if ok {
-		return s.key, s
+		return s
 	}
-	s = defineStack(pcs[:n])
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == nil || len(c.known) >= maxCachedStacks {
 		c.known = map[uint64]cachedStack{}
+		c.codes = map[runtime.Frame]ring.Definition{}
 	}
+	s = c.define(append([]uintptr(nil), pcs[:n]...)) // a copy, so that pcs stays off the heap
 	c.known[h] = s
-	return s.key, s
+	return s
 }
 
-// defineStack resolves return addresses, functions inlined into others
-// included. What the runtime starts every goroutine with says nothing about
-// the program and is left out.
-func defineStack(pcs []uintptr) cachedStack {
+// define resolves return addresses, functions inlined into others included.
+// What the runtime starts every goroutine with says nothing about the program
+// and is left out.
+func (c *stackCache) define(pcs []uintptr) cachedStack {
 	var s cachedStack
 	var wire []format.WireFrame
 	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
 		if f.Function != "" && f.Function != "runtime.goexit" && f.Function != "runtime.main" {
-			code := ring.DefineCode(f.File, f.Function, int32(f.Line), 0, nil)
+			f = runtime.Frame{Function: f.Function, File: f.File, Line: f.Line}
+			code, ok := c.codes[f]
+			if !ok {
+				code = ring.DefineCode(f.File, f.Function, int32(f.Line), 0, nil)
+				c.codes[f] = code
+			}
 			s.definitions = append(s.definitions, code)
 			wire = append(wire, format.WireFrame{Code: code.Key, Kind: uint32(format.FrameGo)})
 		}

@@ -89,8 +89,8 @@ func (r *Recorder) Close() (Summary, error) {
 // event publishes one event with its stack and device; skip is the number of
 // frames above the caller's caller that are ours.
 func (r *Recorder) event(e *format.WireEvent, call *format.WireCall, skip int) {
-	var stack cachedStack
-	e.Stack, stack = r.stacks.caller(skip + 1)
+	stack := r.stacks.caller(skip + 1)
+	e.Stack = stack.key
 	defs := r.device(e.Device, stack.definitions)
 	// A full lane has counted the record, and the trace says how many are missing.
 	_ = r.lane.Event(e, call, defs...)

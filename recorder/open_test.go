@@ -360,3 +360,38 @@ func TestOpenFails(t *testing.T) {
 		t.Error("a socket directory that is not there was used")
 	}
 }
+
+// What a pool pays for a malloc from its cache and its free.
+func BenchmarkHook(b *testing.B) {
+	for _, depth := range []int{1, 30} {
+		b.Run(fmt.Sprintf("depth=%d", depth), func(b *testing.B) {
+			// Without waiting: the cost is the program's, not how fast the recorder is.
+			r, err := Open(Options{Output: filepath.Join(b.TempDir(), "t.gpurec")})
+			if err != nil {
+				b.Fatal(err)
+			}
+			h := r.Hook()
+			pair := func() {
+				h.MallocPre(0, 100, 512)
+				h.MallocPost(0, 100, 512, 0x1000, 7)
+				h.FreePre(0, 512, 0x1000, 7)
+				h.FreePost(0, 512, 0x1000, 7)
+			}
+			var at func(int)
+			at = func(n int) {
+				if n > 0 {
+					at(n - 1)
+					return
+				}
+				for b.Loop() {
+					pair()
+				}
+			}
+			at(depth)
+			b.StopTimer()
+			if _, err := r.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

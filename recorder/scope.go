@@ -257,8 +257,8 @@ func (s *Scope) send(kind format.Kind, note ...string) error {
 		if s.named {
 			w.Name = name(s.name)
 		}
-		var stack cachedStack
-		w.Stack, stack = s.r.stacks.caller(2)
+		stack := s.r.stacks.caller(2)
+		w.Stack = stack.key
 		defs = append(defs, stack.definitions...)
 	case len(note) > 0:
 		w.Name = name(note[0])
