@@ -5,6 +5,7 @@
     python3 compare.py async async.txt async.jsonl
     python3 compare.py cupy cupy.txt cupy.jsonl
     python3 compare.py flavours flavours.txt flavours.jsonl
+    python3 compare.py contexts contexts.json train.jsonl    gpuanalyze contexts --json
     python3 compare.py text A B                     two reports, byte by byte
 
 Reads the text twin and folds it itself, in the plainest way, so that it shares
@@ -173,6 +174,33 @@ def torch(trace, lines):
     table.row("every event", "live bytes beside PyTorch's own, %d events" % own[0], 0, own[1])
     table.row("-", "unknown and lost frees", 0, fold.unknown)
     return table.print()
+
+
+def contexts(answer, lines):
+    """gpuanalyze's own contexts beside PyTorch's one counter.
+
+    The counter was reset at the begin of each evaluation-batch, so it says that
+    range's peak; the range around them it cannot say, as it was reset inside.
+    """
+    head, rows = lines[0], {r["moment"]: r for r in lines if "moment" in r}
+    table = Table("contexts of PyTorch %s, %s %s" % (head["torch"], head["backend"], head["conf"]))
+    found = {(s["name"], s["n"]): s["bytes"] for s in answer["scopes"]}
+    batches = [(i, rows["evaluation-%d" % i]) for i in range(3) if "evaluation-%d" % i in rows]
+    nothing = dict(max=None, end=None, peaked=None, begin=None)
+    for i, r in batches:
+        b = found.get(("evaluation-batch", i + 1), nothing)
+        where = "evaluation-batch#%d" % (i + 1)
+        table.row(where, "peak: max_memory_allocated", r["max_memory_allocated"], b["max"])
+        table.row(where, "end: memory_allocated", r["memory_allocated"], b["end"])
+    if "trained" in rows:
+        steps = [b["max"] for (name, _), b in found.items() if name == "step"]
+        table.row("step", "largest peak of %d: max_memory_allocated" % len(steps), rows["trained"]["max_memory_allocated"], max(steps, default=None))
+    if batches:
+        outer = found.get(("evaluation", 1), nothing)
+        table.row("evaluation", "peak: the largest of its batches'", max(r["max_memory_allocated"] for _, r in batches), outer["max"])
+    if not table.rows:
+        table.fail("-", "the program printed nothing to compare")
+    return table.print(("context", "what", "PyTorch", "gpuanalyze", ""))
 
 
 def asynchronous(trace, lines, rounding=512):
@@ -368,11 +396,14 @@ COMPARISONS = {"torch": torch, "async": asynchronous, "cupy": cupy, "flavours": 
 
 
 def main(args):
-    if len(args) != 3 or args[0] not in {**COMPARISONS, "text": text}:
+    if len(args) != 3 or args[0] not in (*COMPARISONS, "contexts", "text"):
         print(__doc__, file=sys.stderr)
         return 2
     if args[0] == "text":
         return text(*args[1:])
+    if args[0] == "contexts":
+        with open(args[1]) as f:
+            return contexts(json.load(f), printed(args[2]))
     return COMPARISONS[args[0]](events(args[1]), printed(args[2]))
 
 

@@ -80,6 +80,8 @@ echo "$((SECONDS - begin)) s"
 
 run native python3 $H/train.py --steps 200
 compare torch "$W/native.txt" "$R/native.jsonl"
+gpuanalyze contexts --json "$W/native.gpurec" >"$W/native.contexts.json"
+compare contexts "$W/native.contexts.json" "$R/native.jsonl"
 
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True run expandable python3 $H/train.py --steps 50
 compare torch "$W/expandable.txt" "$R/expandable.jsonl"

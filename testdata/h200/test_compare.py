@@ -190,6 +190,27 @@ class TestCompare(unittest.TestCase):
     def test_nothing_compared_is_a_difference(self):
         self.assertEqual(self.verdict("torch", "part\n", TORCH_SAYS[:1])[0], 1)
 
+    def test_contexts(self):
+        scopes = [
+            ("step", 1, 90, 0), ("step", 2, 100, 0), ("evaluation", 1, 30, 5),
+            ("evaluation-batch", 1, 10, 5), ("evaluation-batch", 2, 20, 5), ("evaluation-batch", 3, 30, 5),
+        ]  # fmt: skip
+        says = [TORCH_SAYS[0], dict(moment="trained", max_memory_allocated=100)]
+        says += [dict(moment="evaluation-%d" % i, max_memory_allocated=10 * i + 10, memory_allocated=5) for i in range(3)]
+
+        def verdict(scopes):
+            answer = {"scopes": [dict(name=a, n=n, bytes=dict(max=m, end=e)) for a, n, m, e in scopes]}
+            with contextlib.redirect_stdout(io.StringIO()):
+                return compare.contexts(answer, says)
+
+        self.assertEqual(verdict(scopes), 0)
+        for i in range(1, len(scopes)):
+            name, n, peak, end = scopes[i]
+            with self.subTest(name, n=n):
+                self.assertEqual(verdict(scopes[:i] + [(name, n, peak + 1, end)] + scopes[i + 1 :]), 1)
+                self.assertEqual(verdict(scopes[:i] + scopes[i + 1 :]), 1)
+        self.assertEqual(verdict([]), 1)
+
     def test_text(self):
         for a, b, status in (("x\ny\n", "x\ny\n", 0), ("x\ny\n", "x\nz\n", 1), ("x\n", "x", 1), ("", "", 1)):
             with self.subTest((a, b)), tempfile.TemporaryDirectory() as d:
