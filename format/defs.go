@@ -141,6 +141,14 @@ func (d *Defs) Devices() []DeviceRow {
 	return out
 }
 
+// Each calls the functions for every frame, stack and name, in the order of
+// their ids.
+func (d *Defs) Each(frame func(Frame), stack func(Stack), name func(NameID, string)) {
+	d.frames.each(func(_ uint32, f Frame) { frame(f) })
+	d.stacks.each(func(_ uint32, s Stack) { stack(s) })
+	d.names.each(func(id uint32, s string) { name(NameID(id), s) })
+}
+
 // loneProcess is the only process, 0 where there is none or there are several.
 func (d *Defs) loneProcess() ProcessID {
 	if len(d.processes) == 1 {
