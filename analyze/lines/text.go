@@ -10,8 +10,9 @@ import (
 
 // Size is a number of bytes the way CuPy prints it: two decimals, units of
 // 1024, and the unit is chosen before rounding, so that 1024.00KB is possible.
-func Size(n int64) string {
-	f := float64(n)
+func Size(n int64) string { return size(float64(n)) }
+
+func size(f float64) string {
 	for _, unit := range [...]string{"", "K", "M", "G", "T", "P", "E"} {
 		if f < 1024 {
 			return strconv.FormatFloat(f, 'f', 2, 64) + unit + "B"

@@ -1,0 +1,408 @@
+package lines
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/formattest"
+)
+
+func ask(t *testing.T, traces []*format.Trace, at At, depth int, q *analyze.Query) *Report {
+	t.Helper()
+	var paths []string
+	for _, tr := range traces {
+		paths = append(paths, tr.Path())
+	}
+	a := New(at, depth, len(paths))
+	c, err := analyze.Run(context.Background(), paths, q, a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Report(c)
+}
+
+func text(t *testing.T, r *Report) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func file(t *testing.T, name string) *format.Trace {
+	t.Helper()
+	b, err := os.ReadFile("testdata/" + name + ".txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return formattest.Text(t, string(b))
+}
+
+const (
+	fullA = `_root (4.50KB, 3.00KB)
+  /app/main.py:42:<module> (4.50KB, 3.00KB)
+    /app/train.py:10:train (4.00KB, 3.00KB)
+      /app/net.py:7:forward (2.00KB, 1.00KB)
+      /app/net.py:9:forward (2.00KB, 2.00KB)
+    /app/train.py:12:train (512.00B, 0.00B)
+`
+	depth3A = `_root (4.50KB, 3.00KB)
+  /app/main.py:42:<module> (4.50KB, 3.00KB)
+    /app/train.py:10:train (4.00KB, 3.00KB)
+    /app/train.py:12:train (512.00B, 0.00B)
+`
+	fullB = `_root (3.00GB, 9.00GB)
+  /app/main.py:42:<module> (3.00GB, 9.00GB)
+    /app/train.py:10:train (3.00GB, 9.00GB)
+      /app/train.py:10:train (1.00MB, 1.00MB)
+    /app/train.py:12:train (1.00MB, 0.00B)
+  /usr/lib/python3.11/threading.py:1002:_bootstrap (512.00KB, 0.00B)
+    /app/net.py:9:forward (512.00KB, 0.00B)
+`
+	fullC = `_root (2.50KB, 0.00B)
+  a.py:1:<module> (1.50KB, 0.00B)
+    a.py:3:y (1.00KB, 0.00B)
+    a.py:2:x (512.00B, 0.00B)
+  a.py:2:x (512.00B, 0.00B)
+`
+)
+
+// head is the first n lines.
+func head(s string, n int) string {
+	l := strings.SplitAfter(s, "\n")
+	return strings.Join(l[:n], "")
+}
+
+// The texts of spec/semantics.md §2.4 to §2.6, from the driver's events and
+// from CuPy's own reports inside its scope.
+func TestSequences(t *testing.T) {
+	cupyScope := &analyze.Query{Scopes: []analyze.ScopeRef{{Name: "LineProfileHook"}}}
+	for _, row := range []struct {
+		trace string
+		depth int
+		q     *analyze.Query
+		want  string
+	}{
+		{"a", 0, nil, fullA},
+		{"a", -1, nil, fullA},
+		{"a", 4, nil, fullA},
+		{"a", 5, nil, fullA},
+		{"a", 1, nil, head(fullA, 1)},
+		{"a", 2, nil, head(fullA, 2)},
+		{"a", 3, nil, depth3A},
+		{"a", 0, cupyScope, fullA},
+		{"a", 3, cupyScope, depth3A},
+		{"b", 0, nil, fullB},
+		{"b", 0, cupyScope, fullB},
+		{"b", 0, &analyze.Query{Scopes: []analyze.ScopeRef{{ID: 2}}}, `_root (512.00KB, 0.00B)
+  /usr/lib/python3.11/threading.py:1002:_bootstrap (512.00KB, 0.00B)
+    /app/net.py:9:forward (512.00KB, 0.00B)
+`},
+		{"b", 1, nil, head(fullB, 1)},
+		{"b", 2, nil, head(fullB, 2) + "  /usr/lib/python3.11/threading.py:1002:_bootstrap (512.00KB, 0.00B)\n"},
+		{"c", 0, nil, fullC},
+		{"c", 1, nil, head(fullC, 1)},
+		{"c", 2, nil, head(fullC, 2) + "  a.py:2:x (512.00B, 0.00B)\n"},
+	} {
+		q := row.q
+		if q == nil {
+			q = &analyze.Query{}
+		}
+		t.Run(fmt.Sprintf("%s/depth=%d/scope=%v", row.trace, row.depth, row.q != nil), func(t *testing.T) {
+			r := ask(t, []*format.Trace{file(t, row.trace)}, Total, row.depth, q)
+			if got := text(t, r); got != row.want {
+				t.Errorf("got\n%swant\n%s", got, row.want)
+			}
+			if !r.Completeness.Complete {
+				t.Errorf("%v", r.Completeness)
+			}
+		})
+	}
+}
+
+func TestNoEvents(t *testing.T) { // B3
+	for _, at := range []At{Total, Peak, End, Moment} {
+		if got, want := text(t, ask(t, []*format.Trace{formattest.Text(t, "part\n")}, at, 0, &analyze.Query{})), "_root (0.00B, 0.00B)\n"; got != want {
+			t.Errorf("--at %v: %q, want %q", at, got, want)
+		}
+	}
+}
+
+// Every row of spec/semantics.md §2.3.
+func TestSize(t *testing.T) {
+	for _, row := range []struct {
+		n    int64
+		want string
+	}{
+		{0, "0.00B"}, {1, "1.00B"}, {511, "511.00B"}, {1000, "1000.00B"}, {1023, "1023.00B"}, {1024, "1.00KB"}, {1025, "1.00KB"},
+		{1029, "1.00KB"}, {1030, "1.01KB"}, {1152, "1.12KB"}, {1408, "1.38KB"}, {1536, "1.50KB"}, {1664, "1.62KB"}, {1920, "1.88KB"},
+		{2048, "2.00KB"}, {102400, "100.00KB"}, {1047552, "1023.00KB"}, {1048064, "1023.50KB"}, {-1, "-1.00B"}, {-4096, "-4096.00B"},
+		{-1048576, "-1048576.00B"}, {1048570, "1023.99KB"}, {1048571, "1024.00KB"}, {1048575, "1024.00KB"}, {1048576, "1.00MB"},
+		{1049088, "1.00MB"}, {1179648, "1.12MB"}, {1310720, "1.25MB"}, {1441792, "1.38MB"}, {1068373115, "1018.88MB"},
+		{1073741823, "1024.00MB"}, {1073741824, "1.00GB"}, {1610612736, "1.50GB"}, {85899345920, "80.00GB"}, {150754820096, "140.40GB"},
+		{1<<40 - 1, "1024.00GB"}, {1 << 40, "1.00TB"}, {1 << 50, "1.00PB"}, {1 << 60, "1.00EB"}, {1<<60 - 1, "1.00EB"}, {math.MaxInt64, "8.00EB"},
+	} {
+		if got := Size(row.n); got != row.want {
+			t.Errorf("Size(%d) = %s, want %s", row.n, got, row.want)
+		}
+	}
+	// Past the largest int64 only the unit's name is left to see.
+	for f, want := range map[float64]string{1 << 70: "1.00ZB", 1 << 80: "1024.00ZB"} {
+		if got := size(f); got != want {
+			t.Errorf("size(%g) = %s, want %s", f, got, want)
+		}
+	}
+}
+
+const twoDevices = `
+device 0 uuid=GPU-0 name=H200
+device 1 uuid=GPU-1 name=H200
+process 1 pid=4711 command=train
+frame 1 python a.py 1 main
+frame 2 python a.py 2 small
+frame 3 python a.py 3 large
+stack 10 0 1
+stack 11 10 2
+stack 12 10 3
+part
+1000 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x10 size=100 stack=11
+1010 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x20 size=1000 stack=12
+1020 Alloc thread=7 api=cuMemAlloc_v2 device=1 address=0x30 size=50 stack=11
+1030 ScopeBegin thread=7 api=nvtx scope=1 name="step"
+1040 Free thread=7 api=cuMemFree_v2 address=0x20
+1050 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x40 size=300 stack=11
+1060 Alloc thread=7 api=cuMemAlloc_v2 device=1 address=0x50 size=7000 stack=12
+1070 Free thread=7 api=cuMemFree_v2 address=0x50
+1080 ScopeEnd thread=7 api=nvtx scope=1
+1090 ProcessEnd
+`
+
+func moment(t *testing.T, s string) analyze.Moment {
+	m, err := analyze.ParseMoment(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestMoments(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		at   At
+		q    analyze.Query
+		want string
+	}{
+		{"peak: a tree for each device, largest first", Peak, analyze.Query{}, `device 0 (H200): peak of 1100 bytes used at 0.000001s
+_root (1.07KB, 1.07KB)
+  a.py:1:main (1.07KB, 1.07KB)
+    a.py:3:large (1000.00B, 1000.00B)
+    a.py:2:small (100.00B, 100.00B)
+
+device 1 (H200): peak of 7050 bytes used at 0.000001s
+_root (6.88KB, 6.88KB)
+  a.py:1:main (6.88KB, 6.88KB)
+    a.py:3:large (6.84KB, 6.84KB)
+    a.py:2:small (50.00B, 50.00B)
+`},
+		{"peak of one device", Peak, analyze.Query{Devices: []string{"GPU-1"}}, `_root (6.88KB, 6.88KB)
+  a.py:1:main (6.88KB, 6.88KB)
+    a.py:3:large (6.84KB, 6.84KB)
+    a.py:2:small (50.00B, 50.00B)
+`},
+		{"peak of a window begins with what is live", Peak, analyze.Query{Devices: []string{"0"}, From: moment(t, "scope:step")}, `_root (1.07KB, 1.07KB)
+  a.py:1:main (1.07KB, 1.07KB)
+    a.py:3:large (1000.00B, 1000.00B)
+    a.py:2:small (100.00B, 100.00B)
+`},
+		{"peak inside a window", Peak, analyze.Query{Devices: []string{"0"}, From: moment(t, "1045ns")}, `_root (400.00B, 400.00B)
+  a.py:1:main (400.00B, 400.00B)
+    a.py:2:small (400.00B, 400.00B)
+`},
+		{"end: before the process's end", End, analyze.Query{}, `_root (450.00B, 450.00B)
+  a.py:1:main (450.00B, 450.00B)
+    a.py:2:small (450.00B, 450.00B)
+`},
+		{"at a time", Moment, analyze.Query{To: moment(t, "1060ns")}, `_root (7.28KB, 7.28KB)
+  a.py:1:main (7.28KB, 7.28KB)
+    a.py:3:large (6.84KB, 6.84KB)
+    a.py:2:small (450.00B, 450.00B)
+`},
+		{"at a scope's end", Moment, analyze.Query{To: moment(t, "scope:step#1")}, `_root (450.00B, 450.00B)
+  a.py:1:main (450.00B, 450.00B)
+    a.py:2:small (450.00B, 450.00B)
+`},
+		{"total of a scope", Total, analyze.Query{Scopes: []analyze.ScopeRef{{Name: "step", N: 1}}}, `_root (7.13KB, 7.13KB)
+  a.py:1:main (7.13KB, 7.13KB)
+    a.py:2:small (300.00B, 300.00B)
+    a.py:3:large (6.84KB, 6.84KB)
+`},
+		{"total of a window", Total, analyze.Query{From: moment(t, "1010ns"), To: moment(t, "1020ns")}, `_root (1.03KB, 1.03KB)
+  a.py:1:main (1.03KB, 1.03KB)
+    a.py:3:large (1000.00B, 1000.00B)
+    a.py:2:small (50.00B, 50.00B)
+`},
+		{"total of another process", Total, analyze.Query{Processes: []int32{1}}, "_root (0.00B, 0.00B)\n"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if got := text(t, ask(t, []*format.Trace{formattest.Text(t, twoDevices)}, row.at, 0, &row.q)); got != row.want {
+				t.Errorf("got\n%swant\n%s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestUsedIsChosenPerProcess(t *testing.T) {
+	tr := formattest.Text(t, `
+process 1 pid=1 command=pool
+process 2 pid=2 command=plain
+frame 1 python a.py 1 main
+stack 10 0 1
+part
+1000 Alloc process=1 thread=1 api=cuMemAlloc_v2 device=0 address=0x10 size=2048 stack=10
+1010 Alloc process=2 thread=2 api=cuMemAlloc_v2 device=0 address=0x10 size=1024 stack=10
+1020 Alloc process=1 thread=1 api=torch device=0 address=0x10 size=512 stack=10
+1030 Free process=2 thread=2 api=cuMemFreeAsync address=0x10
+`)
+	for at, want := range map[At]string{
+		Total: "_root (1.50KB, 3.00KB)\n  a.py:1:main (1.50KB, 3.00KB)\n",
+		// At the highest moment of used both are there: the driver layer of 1 never counted.
+		Peak: "_root (1.50KB, 3.00KB)\n  a.py:1:main (1.50KB, 3.00KB)\n",
+		End:  "_root (512.00B, 2.00KB)\n  a.py:1:main (512.00B, 2.00KB)\n",
+	} {
+		if got := text(t, ask(t, []*format.Trace{tr}, at, 0, &analyze.Query{})); got != want {
+			t.Errorf("--at %v: got\n%swant\n%s", at, got, want)
+		}
+	}
+}
+
+// E1, and what else has no line: no stack, a stack without a definition, a
+// thread without frames, memory from before the recording.
+func TestWithoutLine(t *testing.T) {
+	tr := formattest.Text(t, `
+process 1 pid=1 command=x
+frame 1 label "" 0 "before recording"
+frame 2 thread "" 0 "[thread loader]"
+frame 3 python a.py 1 main
+frame 4 native "" 0 ""
+stack 1 0 1
+stack 10 0 2
+stack 11 0 3
+part
+1000 Alloc thread=1 api=torch device=0 address=0x10 size=100
+1001 Alloc thread=1 api=torch device=0 address=0x20 size=100 stack=99
+1002 Alloc thread=1 api=torch device=0 address=0x30 size=100 stack=10
+1003 Alloc thread=1 api=torch device=0 address=0x40 size=100 stack=1
+1004 Alloc thread=1 api=torch device=0 address=0x50 size=600 stack=11
+`)
+	r := ask(t, []*format.Trace{tr}, Total, 0, &analyze.Query{})
+	want := "_root (1000.00B, 0.00B)\n  [thread loader] (100.00B, 0.00B)\n  before recording (100.00B, 0.00B)\n  a.py:1:main (600.00B, 0.00B)\n"
+	if got := text(t, r); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if r.NoLine.Used != 400 || r.NoLine.UsedShare != 0.4 || r.NoLine.Unresolved != 1 || r.NoLine.Words() == "" {
+		t.Errorf("without a line: %+v", r.NoLine)
+	}
+}
+
+// B5: however deep a recursion, no node has more than the whole.
+func TestRecursion(t *testing.T) {
+	tr := formattest.Text(t, `
+process 1 pid=1 command=x
+frame 1 python a.py 1 f
+stack 10 0 1
+stack 11 10 1
+stack 12 11 1
+part
+1000 Alloc thread=1 api=torch device=0 address=0x10 size=512 stack=12
+1001 Alloc thread=1 api=torch device=0 address=0x20 size=512 stack=10
+`)
+	r := ask(t, []*format.Trace{tr}, Total, 0, &analyze.Query{})
+	want := "_root (1.00KB, 0.00B)\n  a.py:1:f (1.00KB, 0.00B)\n    a.py:1:f (512.00B, 0.00B)\n      a.py:1:f (512.00B, 0.00B)\n"
+	if got := text(t, r); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if r.NoLine.Used != 0 {
+		t.Errorf("%+v", r.NoLine)
+	}
+}
+
+func TestOtherClassesAreSaid(t *testing.T) {
+	tr := formattest.Text(t, `
+process 1 pid=1 command=x
+part
+1000 Alloc thread=1 api=cuMemAllocManaged device=0 address=0x10 size=4096
+1001 Alloc thread=1 api=cuMemHostAlloc address=0x20 size=100
+1002 Alloc thread=1 api=cuMemAllocAsync device=0 address=0x20 size=100 flags=captured
+`)
+	r := ask(t, []*format.Trace{tr}, Total, 0, &analyze.Query{})
+	if got := text(t, r); got != "_root (0.00B, 0.00B)\n" {
+		t.Errorf("got %s", got)
+	}
+	notes := strings.Join(r.Completeness.Notes, "\n")
+	for _, want := range []string{"4096 bytes of class managed", "100 bytes of class pinned"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("%q is not in %q", want, notes)
+		}
+	}
+}
+
+// Two traces are one tree in total.
+func TestSeveralTraces(t *testing.T) {
+	r := ask(t, []*format.Trace{file(t, "c"), file(t, "c")}, Total, 2, &analyze.Query{})
+	want := "_root (5.00KB, 0.00B)\n  a.py:1:<module> (3.00KB, 0.00B)\n  a.py:2:x (1.00KB, 0.00B)\n"
+	if got := text(t, r); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	b, err := json.Marshal(ask(t, []*format.Trace{file(t, "a")}, Total, 0, &analyze.Query{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct {
+		Completeness struct{ Complete bool }
+		At           string
+		Trees        []struct {
+			Used, Acquired int64
+			Tree           struct {
+				Children []struct {
+					File     string
+					Line     int
+					Function string
+					Used     int64
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	c := r.Trees[0].Tree.Children[0]
+	if !r.Completeness.Complete || r.At != "total" || r.Trees[0].Used != 4608 || r.Trees[0].Acquired != 3072 || c.File != "/app/main.py" || c.Line != 42 || c.Function != "<module>" || c.Used != 4608 {
+		t.Errorf("%s", b)
+	}
+}
+
+// A file name must not steer a terminal.
+func TestControlCharacters(t *testing.T) {
+	tr := formattest.Text(t, `
+process 1 pid=1 command=x
+frame 1 python "a\x1b[2J.py" 1 "f\n  g"
+stack 10 0 1
+part
+1000 Alloc thread=1 api=torch device=0 address=0x10 size=512 stack=10
+`)
+	if got := text(t, ask(t, []*format.Trace{tr}, Total, 0, &analyze.Query{})); strings.ContainsAny(got, "\x1b") || strings.Count(got, "\n") != 2 {
+		t.Errorf("%q", got)
+	}
+}
