@@ -138,7 +138,7 @@ void *gpurec_keep(size_t bytes);
 /* ---- lane.c ------------------------------------------------------------ */
 
 extern bool gpurec_off; /* no recorder: for good */
-extern uint64_t gpurec_missed; /* events of threads without a lane, not yet in a lane's count */
+extern uint64_t gpurec_missed; /* events lost while the process has no lane at all */
 
 uint64_t gpurec_now(void);
 bool gpurec_lane_birth(struct thread *t);

@@ -207,6 +207,13 @@ bool gpurec_lane_birth(struct thread *t)
 		.capacity = capacity,
 	};
 	int err = introduce(file, &hello);
+	/* The recorder takes connections every millisecond or so; a crowd of new
+	 * threads may be more than its queue holds. */
+	for (int i = 0; err == EAGAIN && gpurec_config.wait && i < 2000; i++) {
+		struct timespec nap = {0, NAP};
+		syscall(SYS_nanosleep, &nap, NULL);
+		err = introduce(file, &hello);
+	}
 	syscall(SYS_close, file);
 	if (err) {
 		syscall(SYS_munmap, p, size);
@@ -216,12 +223,13 @@ bool gpurec_lane_birth(struct thread *t)
 		}
 		goto refused;
 	}
-	t->lane = lane;
+	__atomic_fetch_add(&lane->dropped, __atomic_exchange_n(&gpurec_missed, 0, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 	t->ring = (unsigned char *)p + GPUREC_LANE_HEADER_SIZE;
 	t->capacity = capacity;
 	t->head = t->tail = t->seq = 0;
 	t->born = hello.monotonic;
 	t->retry = 0;
+	__atomic_store_n(&t->lane, lane, __ATOMIC_RELEASE);
 	return true;
 
 refused:
@@ -292,16 +300,7 @@ static bool wait_for_room(struct thread *t, uint64_t end, bool alloc)
 static void refuse(struct thread *t)
 {
 	__atomic_store_n(&t->lane->seq, ++t->seq, __ATOMIC_RELAXED);
-	__atomic_store_n(&t->lane->dropped, t->lane->dropped + 1, __ATOMIC_RELAXED);
-}
-
-/* Events of threads that have no lane are counted in one that is there. */
-static void take_missed(struct thread *t)
-{
-	uint64_t n = __atomic_exchange_n(&gpurec_missed, 0, __ATOMIC_RELAXED);
-	t->seq += n;
-	__atomic_store_n(&t->lane->seq, t->seq, __ATOMIC_RELAXED);
-	__atomic_store_n(&t->lane->dropped, t->lane->dropped + n, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&t->lane->dropped, 1, __ATOMIC_RELAXED); /* others count here too: thread.c, miss */
 }
 
 static unsigned char *at(const struct thread *t, uint64_t place) { return t->ring + (place & (t->capacity - 1)); }
@@ -425,8 +424,6 @@ bool gpurec_publish(struct thread *t, struct record *r, unsigned slots, uint64_t
 
 	if (alloc && r->e.size < 0)
 		r->e.size = 0; /* the reader closes a lane that says so; a program may say anything */
-	if (unlikely(__atomic_load_n(&gpurec_missed, __ATOMIC_RELAXED) != 0))
-		take_missed(t);
 	if (unlikely(!t->begun))
 		ok = begin(t);
 

@@ -75,22 +75,27 @@ static void reset(void)
 	gpurec_lane_reset();
 }
 
+/* The page has its generation before anyone can see it: the first events of a
+ * process may come from many threads at once, and none of them is to be lost. */
 static bool make_page(void)
 {
 	uint32_t *page = map(4096);
 	if (page == NULL)
 		return false;
+	uint32_t first = FIRST_GENERATION + __atomic_fetch_add(&generations, 1, __ATOMIC_RELAXED);
 	if (syscall(SYS_madvise, page, 4096, 18 /* MADV_WIPEONFORK */) != 0) {
 		syscall(SYS_munmap, page, 4096);
 		page = &generation_here;
+		__atomic_store_n(&pid_here, (int32_t)syscall(SYS_getpid), __ATOMIC_RELAXED);
 	}
+	__atomic_store_n(page, first, __ATOMIC_RELEASE);
 	uint32_t *none = NULL;
 	if (!__atomic_compare_exchange_n(&wiped, &none, page, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && page != &generation_here)
 		syscall(SYS_munmap, page, 4096);
 	return true;
 }
 
-/* The present generation, or 0 while another thread starts it. */
+/* The present generation; 0: it cannot be known now. */
 static uint32_t generation(void)
 {
 	uint32_t *page = __atomic_load_n(&wiped, __ATOMIC_ACQUIRE);
@@ -110,10 +115,15 @@ static uint32_t generation(void)
 	if (likely(g >= FIRST_GENERATION))
 		return g;
 	uint32_t none = NONE;
-	if (g != NONE || !__atomic_compare_exchange_n(page, &none, CHANGING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		return 0;
+	if (!__atomic_compare_exchange_n(page, &none, CHANGING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		/* A child's threads all at once: one forgets, microseconds long; the
+		 * others give it their time, but not without end. */
+		for (int i = 0; i < 1000 && (g = __atomic_load_n(page, __ATOMIC_ACQUIRE)) == CHANGING; i++)
+			syscall(SYS_sched_yield);
+		return g >= FIRST_GENERATION ? g : 0;
+	}
 	reset();
-	g = FIRST_GENERATION + generations++;
+	g = FIRST_GENERATION + __atomic_fetch_add(&generations, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(page, g, __ATOMIC_RELEASE);
 	return g;
 }
@@ -209,6 +219,22 @@ static struct thread *mine(void)
 	return t;
 }
 
+/* Counts an event of a thread that has no lane, in any lane there is; before
+ * there is one, for the first that will be. */
+static void miss(void)
+{
+	uint32_t n = __atomic_load_n(&blocks, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < n && i < GPUREC_MAX_LANES; i++) {
+		struct thread *t = __atomic_load_n(&table[i], __ATOMIC_ACQUIRE);
+		gpurec_lane *lane = t ? __atomic_load_n(&t->lane, __ATOMIC_ACQUIRE) : NULL;
+		if (lane) {
+			__atomic_fetch_add(&lane->dropped, 1, __ATOMIC_RELAXED);
+			return;
+		}
+	}
+	__atomic_fetch_add(&gpurec_missed, 1, __ATOMIC_RELAXED);
+}
+
 struct thread *gpurec_enter(void)
 {
 	if (!gpurec_config.on || gpurec_tls.depth > 0 || __atomic_load_n(&gpurec_off, __ATOMIC_RELAXED))
@@ -220,7 +246,7 @@ struct thread *gpurec_enter(void)
 		if (t == NULL || (t->retry != 0 && gpurec_now() < t->retry) || !gpurec_lane_birth(t)) {
 			if (t != NULL)
 				t->retry = gpurec_now() + RETRY_NS;
-			__atomic_fetch_add(&gpurec_missed, 1, __ATOMIC_RELAXED);
+			miss();
 			gpurec_tls.depth--;
 			t = NULL;
 		}
