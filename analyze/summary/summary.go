@@ -415,8 +415,10 @@ func (a *Answer) endProcess(p *analyze.Pass, id format.ProcessID, threads []*thr
 	}
 	sort.Slice(threads, func(i, j int) bool { return threads[i].tid < threads[j].tid })
 	for _, t := range threads {
-		out.Threads = append(out.Threads, Thread{t.tid, p.Defs.Name(t.name), t.events})
 		out.Events += t.events
+		if t.tid != 0 { // the recorder's own rows about a process have no thread
+			out.Threads = append(out.Threads, Thread{t.tid, p.Defs.Name(t.name), t.events})
+		}
 	}
 	q := p.State.Process(id)
 	if q == nil {

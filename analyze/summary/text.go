@@ -121,7 +121,7 @@ func (p *Process) write(w io.Writer) {
 			end += fmt.Sprintf(" with status %d", *p.Status)
 		}
 	}
-	fmt.Fprintf(w, "  from %s to %s, %d events on %d thread%s\n", begin, end, p.Events, len(p.Threads), analyze.Plural(int64(len(p.Threads))))
+	fmt.Fprintf(w, "  from %s to %s, %d event%s on %d thread%s\n", begin, end, p.Events, analyze.Plural(p.Events), len(p.Threads), analyze.Plural(int64(len(p.Threads))))
 	fmt.Fprintf(w, "  peak used      %s at %s (%s layer)\n  peak acquired  %s at %s\n  live at end    %s\n", size(p.Used.Bytes), analyze.Seconds(p.Used.At),
 		p.UsedLayer, size(p.Acquired.Bytes), analyze.Seconds(p.Acquired.At), size(p.LiveAtEnd))
 	for _, s := range p.Sums {
@@ -137,7 +137,11 @@ func (p *Process) write(w io.Writer) {
 			fmt.Fprintf(w, "  and %d threads more\n", len(p.Threads)-most)
 			break
 		}
-		fmt.Fprintf(w, "  thread %d %s: %d events\n", t.TID, analyze.Printable(t.Name), t.Events)
+		name := analyze.Printable(t.Name)
+		if name != "" {
+			name = " " + name
+		}
+		fmt.Fprintf(w, "  thread %d%s: %d event%s\n", t.TID, name, t.Events, analyze.Plural(t.Events))
 	}
 }
 
