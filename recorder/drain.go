@@ -21,10 +21,10 @@ const (
 	// left out of the watermark: its thread was stopped or frozen in between.
 	stuckAfter = format.Time(time.Second)
 
-	// pace is the pause between two rounds while events come, pauseMost while
+	// pace is the pause between two turns while events come, pauseMost while
 	// none do. A default lane takes 8,192 driver calls, of microseconds each.
 	pace      = time.Millisecond
-	pauseMost = 4 * time.Millisecond
+	pauseMost = 5 * time.Millisecond
 
 	bufferSize = 1 << 20 // many times the longest record
 	bufferTail = 1 << 17 // less room than that at a buffer's end is not used
@@ -108,6 +108,7 @@ type drain struct {
 	current   *buffer
 	out       *round
 	nextLane  int32
+	laggard   *lane // the one that holds the watermark back: it is read even when the queue is full
 	lastPoll  format.Time
 	said      map[string]bool
 }
@@ -142,7 +143,7 @@ func (d *drain) watch(fd int) error {
 // until the session stops, and then a last time for everything that is left.
 func (d *drain) run() {
 	debug.SetPanicOnFault(true) // a belt: sealed and allocated pages do not fault
-	pause := pace
+	pause, last := pace, pace
 	for {
 		select {
 		case <-d.s.stop:
@@ -163,15 +164,12 @@ func (d *drain) run() {
 		default:
 		}
 		d.s.turns.Add(1)
-		if busy {
-			pause = pace
-		} else {
-			pause = min(2*pause, pauseMost)
+		if pause = pace; !busy {
+			// Looking at many idle lanes must not cost a core, and a turn that took
+			// long because this thread was not running must not make it worse.
+			pause = min(max(2*last, 10*time.Since(began)), pauseMost)
 		}
-		pause = max(pause, 10*time.Since(began)) // many idle lanes must not cost a core
-		if d.out.chunks != nil {
-			pause = min(pause, pace)
-		}
+		last = pause
 	}
 }
 
@@ -231,6 +229,12 @@ func (d *drain) forgetPidfd(p *process) {
 func (d *drain) turn() (busy bool) {
 	a := ring.Now()
 	d.accept()
+	d.laggard = nil
+	for _, l := range d.lanes {
+		if l.incomplete && (d.laggard == nil || l.bound < d.laggard.bound) {
+			d.laggard = l
+		}
+	}
 	until := a - margin
 	for _, l := range d.lanes {
 		found, ok := d.look(l, a)
@@ -297,7 +301,7 @@ func (d *drain) copy(l *lane) (found bool, err error) {
 			l.incomplete = true
 			return found, nil
 		}
-		b := d.room()
+		b := d.room(l == d.laggard)
 		if b == nil {
 			l.incomplete = l.ring.Pending() != 0
 			return found, nil
@@ -316,7 +320,9 @@ func (d *drain) copy(l *lane) (found bool, err error) {
 }
 
 // room is a buffer with room for any record, nil when fold has too many unread.
-func (d *drain) room() *buffer {
+// The laggard gets one beyond that: everything fold holds may be younger than
+// what this lane still has, and then only reading it lets fold go on.
+func (d *drain) room(laggard bool) *buffer {
 	if b := d.current; b != nil {
 		if len(b.bytes)-b.used >= bufferTail {
 			return b
@@ -324,7 +330,7 @@ func (d *drain) room() *buffer {
 		d.current = nil
 		d.s.release(b)
 	}
-	d.current = d.s.buffer()
+	d.current = d.s.buffer(laggard)
 	return d.current
 }
 

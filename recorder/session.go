@@ -275,9 +275,10 @@ func (s *Session) fail(err error) {
 	s.say(err.Error())
 }
 
-// buffer takes an empty buffer, nil when as many as may be are in use.
-func (s *Session) buffer() *buffer {
-	if s.inflight.Load()+bufferSize > s.opt.QueueBytes {
+// buffer takes an empty buffer, nil when as many as may be are in use and it
+// must not be one more.
+func (s *Session) buffer(must bool) *buffer {
+	if !must && s.inflight.Load()+bufferSize > s.opt.QueueBytes {
 		return nil
 	}
 	s.inflight.Add(bufferSize)

@@ -381,3 +381,28 @@ func TestView(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
+
+// TestSmallQueue records more than the queue holds while one lane is slow: fold
+// must not wait for a lane that drain has no room to read.
+func TestSmallQueue(t *testing.T) {
+	s := record(t, Options{Wait: true, QueueBytes: 1})
+	const threads, each = 6, 20_000
+	var work sync.WaitGroup
+	for th := range threads {
+		work.Add(1)
+		go func() {
+			defer work.Done()
+			p := join(t, s, uint32(1+th), format.DefaultLane)
+			for i := range each {
+				if err := p.Event(wireEvent(format.Alloc, format.APIMemAlloc, uint64(th)<<40|uint64(i), 1), &format.WireCall{}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}()
+	}
+	work.Wait()
+	if r := finish(t, s); r.count(format.Alloc) != threads*each {
+		t.Errorf("%d recorded of %d", r.count(format.Alloc), threads*each)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// environment gives every flag that was not typed the value of its variable:
+// --on-full has GPUREC_ON_FULL. So a job script can switch recording's ways
+// without touching the command line.
+func environment(flags *pflag.FlagSet) error {
+	var first error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "help" || first != nil {
+			return
+		}
+		name := "GPUREC_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if v, ok := os.LookupEnv(name); ok && v != "" {
+			if err := flags.Set(f.Name, v); err != nil {
+				first = fmt.Errorf("%s=%q: %w", name, v, err)
+			}
+		}
+	})
+	return first
+}
+
+// parse reads arguments; done with a status when there is nothing more to do.
+func parse(flags *pflag.FlagSet, help string, stdout, stderr io.Writer, args []string) (status int, done bool) {
+	flags.SetOutput(io.Discard)
+	flags.SetInterspersed(false)
+	flags.Usage = func() {}
+	err := flags.Parse(args)
+	if errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprintf(stdout, "%s\nFlags (each also by environment, --on-full as GPUREC_ON_FULL):\n%s", help, flags.FlagUsages())
+		return 0, true
+	}
+	if err == nil {
+		err = environment(flags)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "gpurec: %v; see gpurec %s --help\n", err, flags.Name())
+		return failed, true
+	}
+	return 0, false
+}
+
+// A size is a number of bytes as people write it: 4096, 64KiB, 1.5GiB, 2M.
+type size int64
+
+func (s *size) Set(text string) error {
+	digits := strings.TrimRight(text, "BbKkMmGgTtIi ")
+	unit := strings.ToLower(strings.TrimSpace(text[len(digits):]))
+	shift, ok := map[string]int{"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20,
+		"g": 30, "gb": 30, "gib": 30, "t": 40, "tb": 40, "tib": 40}[unit]
+	n, err := strconv.ParseFloat(digits, 64)
+	if err != nil || !ok || n < 0 || n*float64(int64(1)<<shift) > 1<<62 {
+		return fmt.Errorf("%q is not a size; write bytes, or a number with KiB, MiB or GiB", text)
+	}
+	*s = size(n * float64(int64(1)<<shift))
+	return nil
+}
+
+func (s *size) String() string {
+	n := int64(*s)
+	for _, u := range []struct {
+		unit  string
+		shift int
+	}{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}} {
+		if n != 0 && n%(1<<u.shift) == 0 {
+			return strconv.FormatInt(n>>u.shift, 10) + u.unit
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func (s *size) Type() string { return "size" }
+
+// powerOfTwo is the least one that is not smaller.
+func powerOfTwo(n int64) int64 {
+	if n <= 1 {
+		return 1
+	}
+	return 1 << bits.Len64(uint64(n-1))
+}
+
+// A choice is one of a few words.
+type choice struct {
+	value string
+	of    []string
+}
+
+func (c *choice) Set(text string) error {
+	for _, o := range c.of {
+		if o == text {
+			c.value = text
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not one of %s", text, strings.Join(c.of, ", "))
+}
+
+func (c *choice) String() string { return c.value }
+func (c *choice) Type() string   { return strings.Join(c.of, "|") }

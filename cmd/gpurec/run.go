@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gpurec/gpurec/cuda"
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/recorder"
+)
+
+const runHelp = `gpurec run [flags] -- COMMAND [ARG…]
+
+Records every event that takes or gives back GPU memory in COMMAND and all its
+children, into a directory that gpuanalyze reads. The command's output, signals
+and exit status are unchanged.
+
+The recording ends when the command has ended and every traced process too, at
+most 2 seconds after the command.
+
+Exit: the command's own status, 128+signal for a signal; 127 the command is not
+there, 126 it cannot be run, 125 gpurec itself failed and the command was not
+started.
+
+Examples:
+  gpurec run -- python train.py --epochs 3
+  gpurec run -o train.gpurec --stacks none -- ./a.out
+  torchrun --nproc-per-node 8 --no-python gpurec run -o 'rank%r.gpurec' -- python train.py
+  GPUREC_OUTPUT=/scratch/%h-%p.gpurec gpurec run -- ./job.sh
+`
+
+// grace is how long traced processes may outlive the command and still be
+// recorded: children that finish up. Daemons are left running and unrecorded.
+const grace = 2 * time.Second
+
+// settings are the flags of a recording.
+type settings struct {
+	output      string
+	stacks      choice
+	maxFrames   int
+	interval    time.Duration
+	laneSize    size
+	onFull      choice
+	rotateSize  size
+	rotateEvery time.Duration
+	simulate    int
+	noPython    bool
+	verbose     bool
+	quiet       bool
+}
+
+func (o *settings) flags(name string) *pflag.FlagSet {
+	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	f.SortFlags = false
+	o.stacks = choice{"auto", []string{"auto", "none", "python", "native", "both"}}
+	o.onFull = choice{"drop", []string{"drop", "wait"}}
+	o.laneSize = format.DefaultLane
+	f.StringVarP(&o.output, "output", "o", "", "trace to make; %h host, %p process, %t time, %r rank (default COMMAND-HOST-PID-TIME.gpurec)")
+	f.Var(&o.stacks, "stacks", "whose frames to record")
+	f.IntVar(&o.maxFrames, "max-frames", 128, "frames of a stack, the innermost ones")
+	f.DurationVar(&o.interval, "sample-interval", 10*time.Millisecond, "between readings of NVML, 0 for none")
+	f.Var(&o.laneSize, "lane-size", "buffer of each thread, rounded up to a power of two")
+	f.Var(&o.onFull, "on-full", "what a full buffer does: drop and count, or let the thread wait")
+	f.Var(&o.rotateSize, "rotate-size", "begin a new part of the trace after so many bytes, 0 never")
+	f.DurationVar(&o.rotateEvery, "rotate-every", 0, "begin a new part of the trace after this time, 0 never")
+	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU with so many devices in front of the real one")
+	f.Lookup("simulate-gpu").NoOptDefVal = "2"
+	f.BoolVar(&o.noPython, "no-python", false, "do not load gpurec's Python package into Python programs (CuPy's pool is then not seen)")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "say what was recorded and what was not, also when stderr is no terminal")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
+	return f
+}
+
+func run(ctx context.Context, stdout, stderr io.Writer, args []string) int {
+	var o settings
+	flags := o.flags("run")
+	if status, done := parse(flags, runHelp, stdout, stderr, args); done {
+		return status
+	}
+	if flags.NArg() == 0 {
+		fmt.Fprintln(stderr, "gpurec: no command; type: gpurec run -- COMMAND [ARG…]")
+		return failed
+	}
+	if err := o.check(); err != nil {
+		fmt.Fprintf(stderr, "gpurec: %v; see gpurec run --help\n", err)
+		return failed
+	}
+	return o.record(stderr, flags.Args(), args)
+}
+
+func (o *settings) check() error {
+	switch {
+	case o.laneSize < format.MinLaneSize || o.laneSize > format.MaxLaneBytes:
+		return fmt.Errorf("--lane-size %s: want %d KiB to %d MiB", o.laneSize.String(), format.MinLaneSize>>10, format.MaxLaneBytes>>20)
+	case o.maxFrames < 1 || o.maxFrames > format.MaxFrames:
+		return fmt.Errorf("--max-frames %d: want 1 to %d", o.maxFrames, format.MaxFrames)
+	case o.interval < 0 || o.interval > 0 && o.interval < time.Millisecond:
+		return fmt.Errorf("--sample-interval %v: want 1ms or more, or 0", o.interval)
+	case o.rotateEvery < 0 || o.simulate < 0 || o.simulate > 64:
+		return errors.New("--rotate-every must not be negative, --simulate-gpu is 0 to 64")
+	case o.quiet && o.verbose:
+		return errors.New("--quiet and --verbose exclude each other")
+	}
+	return nil
+}
+
+// record is the whole of gpurec run:
+//
+//	1 the hook, the Python package and, if asked, the simulated GPU
+//	2 NVML, without which there are no samples
+//	3 the session: from here on there is a trace
+//	4 the command, until it ends and its children do
+//	5 the trace is closed; words
+//
+// What fails in 1 or 3 is told before anything has started, with status 125: a
+// job that would run unrecorded for hours helps nobody who asked for a trace.
+func (o *settings) record(stderr io.Writer, command, options []string) int {
+	// The command's stderr is ours: where it goes into a file, it must be the
+	// file that the command alone would have made. Failures are said anyway.
+	talk := !o.quiet && (o.verbose || terminal(stderr))
+	say := func(string) {}
+	if talk {
+		say = newSpeaker(stderr).say
+	}
+	fail := func(err error) int {
+		fmt.Fprintf(stderr, "gpurec: %v; the command was not started\n", err)
+		return failed
+	}
+	env := cuda.Environment{Stacks: o.stacks.value, MaxFrames: o.maxFrames, LaneSize: powerOfTwo(int64(o.laneSize)), OnFull: o.onFull.value, Verbose: o.verbose}
+	var err error
+	if env.Hook, err = cuda.Hook("", say); err != nil {
+		return fail(err)
+	}
+	if !o.noPython {
+		if env.Python, err = cuda.PythonDir(""); err != nil {
+			return fail(err)
+		}
+	}
+	meta := format.Meta{Tool: version(), Command: command, Options: options[:len(options)-len(command)]}
+	var sim *simulation
+	if o.simulate > 0 {
+		if sim, err = simulate(o.simulate, say); err != nil {
+			return fail(err)
+		}
+		defer sim.close()
+		env.Simulator, env.SimulatorState = sim.dir, sim.state
+		meta.Simulated = true
+	}
+	var sources []recorder.Source
+	source, closeNVML := openSampler(sim, o.interval, &meta, say)
+	defer closeNVML()
+	if source != nil {
+		sources = append(sources, source)
+	}
+	session, err := recorder.Start(recorder.Options{
+		Output:      output(o.output, command[0]),
+		Meta:        meta,
+		Wait:        o.onFull.value == "wait",
+		RotateSize:  int64(o.rotateSize),
+		RotateEvery: o.rotateEvery,
+		Sources:     sources,
+		Say:         say,
+	})
+	if err != nil {
+		return fail(err)
+	}
+	env.Socket = session.Socket()
+
+	status, err := recorder.Launch(command, env.Environ(os.Environ()), session.Exited)
+	var launch *recorder.LaunchError
+	if errors.As(err, &launch) {
+		session.Close(nil)
+		os.RemoveAll(session.Output()) // nothing ran: no trace
+		fmt.Fprintf(stderr, "gpurec: %v\n", err)
+		return launch.Status
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	left := session.WaitQuiet(ctx)
+	cancel()
+	summary, err := session.Close(func(m *format.Meta) {
+		m.Status = &status
+		m.Stats.CPUNanos = cpuTime()
+		if left > 0 {
+			m.Reason = fmt.Sprintf("%d traced processes still ran when the recording ended", left)
+		}
+	})
+	if err != nil {
+		fmt.Fprintf(stderr, "gpurec: %v\n", err)
+	} else if left > 0 {
+		say(fmt.Sprintf("%d traced processes outlive the command; what they do from now on is not recorded", left))
+	}
+	if talk {
+		words(stderr, session.Output(), summary)
+	}
+	return status
+}
+
+// cpuTime is what this process has used.
+func cpuTime() int64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return syscall.TimevalToNsec(u.Utime) + syscall.TimevalToNsec(u.Stime)
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpurec/gpurec/cuda"
+	"github.com/gpurec/gpurec/cuda/nvml"
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/recorder"
+)
+
+// version is what trace.json says made it.
+func version() string {
+	v := "gpurec"
+	if b, ok := debug.ReadBuildInfo(); ok {
+		v += " " + b.Main.Version
+	}
+	return v
+}
+
+// A speaker says sentences to the user, each once.
+type speaker struct {
+	w    io.Writer
+	said map[string]bool
+	lock chan struct{}
+}
+
+func newSpeaker(w io.Writer) *speaker {
+	return &speaker{w: w, said: map[string]bool{}, lock: make(chan struct{}, 1)}
+}
+
+func (s *speaker) say(text string) {
+	s.lock <- struct{}{}
+	defer func() { <-s.lock }()
+	if !s.said[text] {
+		s.said[text] = true
+		fmt.Fprintf(s.w, "gpurec: %s\n", strings.TrimPrefix(text, "gpurec: "))
+	}
+}
+
+// A simulation is the project's own GPU in place of the real one.
+type simulation struct {
+	dir   string // of libcuda.so.1 and libnvidia-ml.so.1
+	state string // file in which its processes keep common books
+}
+
+// simulate prepares a simulated GPU with so many devices. This process's own
+// environment gets the books too: its NVML reads them.
+func simulate(devices int, say func(string)) (*simulation, error) {
+	dir, err := cuda.Simulator("", say)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp("", "gpurec-simulated-*")
+	if err != nil {
+		return nil, fmt.Errorf("the simulated GPU's books: %w", err)
+	}
+	f.Close()
+	os.Setenv("GPUREC_SIM_STATE", f.Name())
+	if devices > 0 {
+		os.Setenv("GPUREC_SIM_DEVICES", strconv.Itoa(devices))
+	}
+	return &simulation{dir: dir, state: f.Name()}, nil
+}
+
+func (s *simulation) close() {
+	if s != nil {
+		os.Remove(s.state)
+	}
+}
+
+// nvmlPath is the library to load: empty for the system's.
+func (s *simulation) nvmlPath() string {
+	if s == nil {
+		return ""
+	}
+	return filepath.Join(s.dir, "libnvidia-ml.so.1")
+}
+
+// openSampler opens NVML. Without it a recording has no samples and its Meta
+// says why.
+func openSampler(sim *simulation, interval time.Duration, meta *format.Meta, say func(string)) (recorder.Source, func()) {
+	if interval == 0 {
+		meta.NVML = "not asked: --sample-interval 0"
+		return nil, func() {}
+	}
+	lib, err := nvml.Open(sim.nvmlPath())
+	if err != nil {
+		meta.NVML = err.Error()
+		say("no samples: " + err.Error())
+		return nil, func() {}
+	}
+	meta.NVML, meta.Driver = lib.Version(), lib.Driver()
+	s := &nvml.Sampler{NVML: lib, Interval: interval, Processes: true, OnError: func(err error) { say(err.Error()) }}
+	return s, func() { lib.Close() }
+}
+
+// output is the trace's directory: the template with %h host, %p process, %t
+// time and %r rank filled in, or a name made of what was run.
+func output(template, command string) string {
+	host, _ := os.Hostname()
+	now := time.Now().Format("20060102T150405")
+	pid := strconv.Itoa(os.Getpid())
+	if template == "" {
+		return fmt.Sprintf("%s-%s-%s-%s.gpurec", fileName(filepath.Base(command)), fileName(host), pid, now)
+	}
+	rank := os.Getenv("RANK")
+	if rank == "" {
+		rank = os.Getenv("SLURM_PROCID")
+	}
+	if rank == "" {
+		rank = "0"
+	}
+	return strings.NewReplacer("%h", fileName(host), "%p", pid, "%t", now, "%r", fileName(rank), "%%", "%").Replace(template)
+}
+
+// fileName keeps of a text what is harmless in a file's name.
+func fileName(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._+-", c) {
+			return c
+		}
+		return '_'
+	}, s)
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/recorder"
+)
+
+// terminal reports whether w is one. A character device alone may be /dev/null.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	var t [64]byte // struct termios
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TCGETS, uintptr(unsafe.Pointer(&t[0])))
+	return errno == 0
+}
+
+// words are the lines after a command, five at most: peak per device, out of
+// memory or not, the top holder, events and lost, where the trace is and what to
+// type next.
+func words(w io.Writer, path string, s recorder.Summary) {
+	if len(s.Devices) == 0 {
+		fmt.Fprintln(w, "gpurec: no GPU memory was taken")
+	} else {
+		var peaks []string
+		for _, d := range s.Devices {
+			p := fmt.Sprintf("device %d %s", d.Device.ID, format.Bytes(d.Used))
+			if d.NVML >= 0 {
+				p += fmt.Sprintf(" (%s by NVML)", format.Bytes(d.NVML))
+			}
+			peaks = append(peaks, p)
+		}
+		if len(peaks) > 8 {
+			peaks = append(peaks[:8], fmt.Sprintf("and %d more devices", len(s.Devices)-8))
+		}
+		fmt.Fprintf(w, "gpurec: peak: %s\n", strings.Join(peaks, ", "))
+	}
+	if s.Failed > 0 {
+		fmt.Fprintf(w, "gpurec: out of memory: yes, %s allocations failed\n", grouped(uint64(s.Failed)))
+	} else {
+		fmt.Fprintln(w, "gpurec: out of memory: no")
+	}
+	if s.TopSize > 0 {
+		fmt.Fprintf(w, "gpurec: top holder near the peak: %s, %s\n", s.Top.String(), format.Bytes(s.TopSize))
+	}
+	fmt.Fprintf(w, "gpurec: %s events, %s lost\n", grouped(s.Stats.Events), grouped(s.Stats.Lost))
+	fmt.Fprintf(w, "gpurec: trace %s; next: gpuanalyze summary %s\n", path, shellWord(path))
+}
+
+// grouped writes a number with commas.
+func grouped(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func shellWord(s string) string {
+	if strings.ContainsAny(s, " \t\n'\"\\$&|;<>()*?[]#~`!{}") {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
+}
