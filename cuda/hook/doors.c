@@ -41,6 +41,9 @@ __asm__(".symver old_dladdr, dladdr@" OLDEST);
  * NOTHING for "there is none", else what dlsym returns. */
 __attribute__((visibility("hidden"))) void *gpurec_real_dlsym;
 __attribute__((visibility("hidden"), used)) void *gpurec_door(void *handle, const char *name);
+
+/* The address sanitizer looks up functions before it is ready for instrumented code. */
+#define EARLY __attribute__((no_sanitize("address")))
 #define NOTHING ((void *)1)
 
 #if defined(__x86_64__)
@@ -110,7 +113,7 @@ typedef CUresult proc_v2(const char *, void **, int, uint64_t, int *);
 EXPORT proc_v1 cuGetProcAddress;
 EXPORT proc_v2 cuGetProcAddress_v2;
 
-static dlsym_fn *real_dlsym(void)
+EARLY static dlsym_fn *real_dlsym(void)
 {
 	void *f = __atomic_load_n(&gpurec_real_dlsym, __ATOMIC_ACQUIRE);
 	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
@@ -138,7 +141,7 @@ static void *real_proc_v1, *real_proc_v2;
 static void *libcuda; /* its handle: kept open, as wrappers that were handed out call into it */
 
 /* cuInit and curand both begin with cu; the driver's own names go on in capitals. */
-static bool is_driver_name(const char *s) { return s[0] == 'c' && s[1] == 'u' && s[2] >= 'A' && s[2] <= 'Z'; }
+EARLY static bool is_driver_name(const char *s) { return s[0] == 'c' && s[1] == 'u' && s[2] >= 'A' && s[2] <= 'Z'; }
 
 static unsigned find_name(const char *name)
 {
@@ -316,7 +319,7 @@ static void *door(void *handle, const char *name)
 	return v2 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
 }
 
-void *gpurec_door(void *handle, const char *name)
+EARLY void *gpurec_door(void *handle, const char *name)
 {
 	int err = errno;
 	if (real_dlsym() == NULL)
