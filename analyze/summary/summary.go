@@ -64,6 +64,13 @@ type Peak struct {
 	At    int64 `json:"at_ns"`
 }
 
+func peakOf(p *analyze.Pass, c live.Curve) Peak {
+	if c.Peak == 0 {
+		return Peak{}
+	}
+	return Peak{c.Peak, p.Since(c.PeakAt)}
+}
+
 // A Device is one device over all processes.
 type Device struct {
 	Device   format.Device `json:"device"`
@@ -356,8 +363,8 @@ func (a *Answer) endDevices(p *analyze.Pass) {
 			continue
 		}
 		out := add(d.ID)
-		out.Used = Peak{used.Peak, p.Since(used.PeakAt)}
-		out.Acquired = Peak{d.Acquired.Peak, p.Since(d.Acquired.PeakAt)}
+		out.Used = peakOf(p, used)
+		out.Acquired = peakOf(p, d.Acquired)
 	}
 	for _, row := range p.Defs.Devices() { // there, and nobody took memory on it
 		if !seen[row.ID] && (!p.Filtered(analyze.ByDevice) || p.Matches(&format.Event{Device: row.ID}, analyze.ByDevice)) {
@@ -389,7 +396,11 @@ func (a *Answer) endProcesses(p *analyze.Pass) {
 	}
 	sort.Slice(order, func(i, j int) bool { return order[i] < order[j] })
 	for _, id := range order {
-		a.t.Processes = append(a.t.Processes, a.endProcess(p, id, byProcess[id]))
+		q := a.endProcess(p, id, byProcess[id])
+		if p.Filtered(analyze.ByAll) && q.Events == 0 && len(q.Sums) == 0 {
+			continue
+		}
+		a.t.Processes = append(a.t.Processes, q)
 	}
 }
 
@@ -428,7 +439,7 @@ func (a *Answer) endProcess(p *analyze.Pass, id format.ProcessID, threads []*thr
 	a.t.Unseen += q.LostFrees
 	used, _ := p.State.Used(q)
 	acquired := q.Acquired()
-	out.Used, out.Acquired = Peak{used.Peak, p.Since(used.PeakAt)}, Peak{acquired.Peak, p.Since(acquired.PeakAt)}
+	out.Used, out.Acquired = peakOf(p, used), peakOf(p, acquired)
 	out.Failed = q.Failed
 	out.LiveAtEnd = mine.live
 	if mine.end == nil {

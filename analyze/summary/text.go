@@ -99,9 +99,9 @@ func (t *Trace) writeDevice(w io.Writer, d *Device) {
 	if d.Total >= 0 {
 		fmt.Fprintf(w, "  total %s", size(d.Total))
 	}
-	fmt.Fprintf(w, "\n  peak used      %s at %s\n  peak acquired  %s at %s\n", size(d.Used.Bytes), analyze.Seconds(d.Used.At), size(d.Acquired.Bytes), analyze.Seconds(d.Acquired.At))
+	fmt.Fprintf(w, "\n  peak used      %v\n  peak acquired  %v\n", d.Used, d.Acquired)
 	if d.NVML != nil {
-		fmt.Fprintf(w, "  peak NVML      %s at %s, sampled, all processes\n", size(d.NVML.Bytes), analyze.Seconds(d.NVML.At))
+		fmt.Fprintf(w, "  peak NVML      %v, sampled, all processes\n", *d.NVML)
 	}
 }
 
@@ -122,8 +122,7 @@ func (p *Process) write(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "  from %s to %s, %d event%s on %d thread%s\n", begin, end, p.Events, analyze.Plural(p.Events), len(p.Threads), analyze.Plural(int64(len(p.Threads))))
-	fmt.Fprintf(w, "  peak used      %s at %s (%s layer)\n  peak acquired  %s at %s\n  live at end    %s\n", size(p.Used.Bytes), analyze.Seconds(p.Used.At),
-		p.UsedLayer, size(p.Acquired.Bytes), analyze.Seconds(p.Acquired.At), size(p.LiveAtEnd))
+	fmt.Fprintf(w, "  peak used      %v (%s layer)\n  peak acquired  %v\n  live at end    %s\n", p.Used, p.UsedLayer, p.Acquired, size(p.LiveAtEnd))
 	for _, s := range p.Sums {
 		on := fmt.Sprintf("device %d", s.Device)
 		if s.Device == format.NoDevice {
@@ -159,6 +158,13 @@ func how(m *format.Meta) string {
 		s += fmt.Sprintf(", exit status %d", *m.Status)
 	}
 	return s
+}
+
+func (p Peak) String() string {
+	if p.Bytes == 0 {
+		return size(0)
+	}
+	return size(p.Bytes) + " at " + analyze.Seconds(p.At)
 }
 
 // size is for people and exact.
