@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -187,6 +188,16 @@ bool sim_owner_alive(uint64_t owner)
 	return owner >> 32 == 0 || (start & 0xffffffffull) == owner >> 32;
 }
 
+/* may_grow says whether the process may write a file so long: past its limit
+ * the kernel would end the program with SIGXFSZ. */
+static bool may_grow(off_t size)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+	       limit.rlim_cur >= (rlim_t)size;
+}
+
 struct sim_state *sim_state_open(bool private_if_unset)
 {
 	const char *path = getenv("GPUREC_SIM_STATE");
@@ -201,7 +212,7 @@ struct sim_state *sim_state_open(bool private_if_unset)
 		/* Growing to one fixed size is idempotent: two processes may
 		 * do it at once. A longer file is somebody else's. */
 		if (fstat(fd, &st) == 0 && st.st_size <= (off_t)sizeof *s &&
-		    (st.st_size == (off_t)sizeof *s || ftruncate(fd, sizeof *s) == 0))
+		    (st.st_size == (off_t)sizeof *s || (may_grow(sizeof *s) && ftruncate(fd, sizeof *s) == 0)))
 			s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		close(fd);
 	} else if (private_if_unset) {

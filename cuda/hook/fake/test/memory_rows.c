@@ -38,6 +38,27 @@ static void granularity(void)
 	EQUAL(cuMemAllocPitch_v2(&p[1], &pitch, SIZE_MAX / 2, SIZE_MAX / 2, 4), 2);
 }
 
+/* What is freed in a full chunk is found again, though a search has failed there. */
+static void chunk_refilled(void)
+{
+	CUdeviceptr p[4], q, r;
+
+	begin(0);
+	long long full = free_now();
+	for (int i = 0; i < 4; i++)
+		OK(cuMemAlloc_v2(&p[i], 512 * KIB));
+	OK(cuMemAlloc_v2(&q, 1));
+	EQUAL(full - free_now(), 4 * MIB);
+	OK(cuMemFree_v2(p[1]));
+	OK(cuMemAlloc_v2(&r, 1 * MIB));
+	CHECK(r != p[1]);
+	OK(cuMemFree_v2(p[2]));
+	OK(cuMemFree_v2(r));
+	OK(cuMemAlloc_v2(&r, 1 * MIB));
+	CHECK(r == p[1]);
+	EQUAL(full - free_now(), 4 * MIB);
+}
+
 static void *take_one(void *ctx)
 {
 	CUdeviceptr p = 0;
@@ -454,6 +475,7 @@ static void checked_copies(void)
 
 const struct row memory_rows[] = {
 	{"granularity", "", granularity},
+	{"chunk-refilled", "", chunk_refilled},
 	{"address-reuse", "", reuse},
 	{"random-calls", "GPUREC_SIM_MEMORY=200MiB GPUREC_SIM_CONTEXT_BYTES=10MiB", random_calls},
 	{"until-full", "GPUREC_SIM_MEMORY=1GiB GPUREC_SIM_CONTEXT_BYTES=100MiB", until_full},

@@ -360,6 +360,35 @@ static void foreign_state(void)
 	OK(unlink(path));
 }
 
+/* A program that may write no files is told so, and not ended by a signal; one
+ * that finds the file at its full length has nothing to grow. */
+static void limited_state(void)
+{
+	const struct rlimit none = {0, 0};
+	char path[64];
+
+	snprintf(path, sizeof path, "/tmp/fake_test.%d", (int)getpid());
+	setenv("GPUREC_SIM_STATE", path, 1);
+	OK(setrlimit(RLIMIT_FSIZE, &none));
+	EQUAL(cuInit(0), 999);
+	OK(unlink(path));
+}
+
+static void sized_state(void)
+{
+	const struct rlimit none = {0, 0};
+	char path[64];
+
+	snprintf(path, sizeof path, "/tmp/fake_test.%d", (int)getpid());
+	setenv("GPUREC_SIM_STATE", path, 1);
+	nvml_load();
+	OK(nvmlInit());
+	OK(setrlimit(RLIMIT_FSIZE, &none));
+	begin(0);
+	EQUAL(nvml_used(0), 512 * MIB);
+	OK(unlink(path));
+}
+
 static void unreachable_state(void)
 {
 	EQUAL(cuInit(0), 999);
@@ -417,6 +446,8 @@ const struct row outside_rows[] = {
 	{"shared-state", SMALL, shared_state},
 	{"shared-full", SMALL, shared_full},
 	{"foreign-state", "", foreign_state},
+	{"limited-state", "", limited_state},
+	{"sized-state", "", sized_state},
 	{"unreachable-state", "GPUREC_SIM_STATE=/nonexistent/state", unreachable_state},
 	{"forked-children", "", forked_children},
 	{0},

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Compiles the simulated driver and NVML, and runs their test.
+# Compiles the simulated driver and NVML, and runs their test and the programs
+# of testdata/programs on them.
 #
 #   run.sh                 as they are used
 #   run.sh -fsanitize=X    with a sanitizer in the libraries and the test
@@ -24,4 +25,48 @@ $cc $flags $lib -Wl,-soname,libnvidia-ml.so.1 -Wl,--version-script=nvml.map -o "
 cd "$here"
 $cc $flags -rdynamic -o "$out/fake_test" fake_test.c driver_rows.c memory_rows.c outside_rows.c \
 	-L"$out" -l:libcuda.so.1 -lpthread -ldl
-LD_LIBRARY_PATH=$out "$out/fake_test"
+LD_LIBRARY_PATH=$out
+export LD_LIBRARY_PATH
+"$out/fake_test"
+
+cd "$here/../../../../testdata/programs"
+for program in storm flavours fork oom faults; do
+	$cc $flags -o "$out/$program" $program.c -lpthread -ldl
+done
+$cc $flags -DLINKED -o "$out/flavours-linked" flavours.c -L"$out" -l:libcuda.so.1 -lpthread -ldl
+cd "$out"
+
+fail() {
+	echo "FAIL $*"
+	exit 1
+}
+
+# Every event is accounted for, and other threads' blocks are among the freed.
+./storm --threads 4 --events 20000 --devices 2 >storm.out
+tr ' ' '\n' <storm.out | awk -F= '
+	{ v[$1] = $2 }
+	END {
+		if (v["allocs"] + v["frees"] + v["failed"] != 80000 || v["events"] != 80000) exit 1
+		if (v["failed"] != 0 || v["live"] != v["allocs"] - v["frees"] || v["handed"] == 0) exit 1
+		if (v["live_bytes"] <= 0 || v["peak_bound_bytes"] < v["live_bytes"]) exit 1
+	}' || fail "storm: $(cat storm.out)"
+
+# The same through each door, but for the pointers and the last line.
+columns() {
+	sed '$d' | cut -f 1-3,5-6
+}
+./flavours --door procaddress | columns >procaddress.out
+./flavours --door dlsym | columns >dlsym.out
+./flavours --door procaddress --per-thread | columns >per-thread.out
+./flavours-linked --door linked | columns >linked.out
+[ "$(wc -l <procaddress.out)" -eq 49 ] || fail "flavours: $(wc -l <procaddress.out) lines"
+for door in dlsym per-thread linked; do
+	cmp procaddress.out $door.out || fail "flavours: door $door differs"
+done
+
+./fork >fork.out || fail fork
+[ "$(wc -l <fork.out)" -eq 4 ] || fail "fork: $(cat fork.out)"
+GPUREC_SIM_MEMORY=3GiB,1GiB ./oom 100 >oom.out || fail oom
+./faults >faults.out || fail "faults: $(cat faults.out)"
+GPUREC_SIM_DEVICES=1 ./faults >faults1.out || fail "faults: $(cat faults1.out)"
+echo "programs: storm, flavours through 4 doors, fork, oom, faults"
