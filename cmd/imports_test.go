@@ -39,6 +39,7 @@ var policy = []struct {
 	{"recorder/ring", []string{"format"}, []string{"golang.org/x/sys/unix"}},
 	{"recorder", []string{"format", "format/live", "recorder/ring"}, []string{"golang.org/x/sys/unix"}},
 	{"cuda/nvml", []string{"format"}, []string{"github.com/NVIDIA/go-nvml/..."}},
+	{"cuda", []string{"format"}, []string{"github.com/klauspost/compress/..."}},
 	{"cuda/...", []string{"format", "cuda"}, []string{"github.com/klauspost/compress/..."}},
 	{"analyze/export", []string{"analyze", "analyze/...", "format", "format/live"}, []string{"github.com/apache/arrow/go/v15/...", "github.com/klauspost/compress/..."}},
 	{"analyze/report", []string{"analyze", "analyze/...", "format", "format/live"}, nil},
