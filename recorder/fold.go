@@ -50,8 +50,8 @@ func newFold(s *Session) *fold {
 		s:     s,
 		in:    newInterner(),
 		state: live.New(),
-		page:  &page{},
-		spare: make(chan *page, 4),
+		page:  newPage(),
+		spare: make(chan *page, cap(s.pages)+2), // as many as can be under way
 		rows:  map[format.ProcessID]*process{},
 		byPID: map[int32]*process{},
 		// Readings come after all lanes at equal times.
@@ -239,10 +239,15 @@ func (f *fold) pass(l *lane) {
 
 // next is a row in the page, empty but for what is not zero when unknown.
 func (f *fold) next(kind format.Kind, at format.Time, p format.ProcessID, thread uint32) *format.Event {
-	f.page.events = append(f.page.events, format.Event{Kind: kind, Time: at, Process: p, Thread: thread, Duration: format.Unknown,
-		Size: format.Unknown, Requested: format.Unknown, Allocated: format.Unknown, Reserved: format.Unknown, Device: format.NoDevice})
-	return &f.page.events[len(f.page.events)-1]
+	f.page.events = append(f.page.events, blank)
+	e := &f.page.events[len(f.page.events)-1]
+	e.Kind, e.Time, e.Process, e.Thread = kind, at, p, thread
+	return e
 }
+
+// blank is an event of which nothing is known.
+var blank = format.Event{Duration: format.Unknown, Size: format.Unknown, Requested: format.Unknown,
+	Allocated: format.Unknown, Reserved: format.Unknown, Device: format.NoDevice}
 
 // emit folds a finished row. Rows of our own are not counted as events.
 func (f *fold) emit(e *format.Event, own bool) {
@@ -257,8 +262,13 @@ func (f *fold) emit(e *format.Event, own bool) {
 	f.state.Apply(e)
 }
 
+// lose accounts for records that the writer refused.
 func (f *fold) lose(l *lane, n uint64, at format.Time) {
 	l.fold.lost += n
+	f.lost(l, n, at)
+}
+
+func (f *fold) lost(l *lane, n uint64, at format.Time) {
 	f.stats.Lost += n
 	e := f.next(format.Lost, at, l.process.tables.id, l.fold.tid)
 	e.Size = int64(min(n, 1<<62))
@@ -343,7 +353,7 @@ func (f *fold) handOver() {
 	select {
 	case f.page = <-f.spare:
 	default:
-		f.page = &page{}
+		f.page = newPage()
 	}
 }
 

@@ -2,8 +2,7 @@ package recorder
 
 import "github.com/gpurec/gpurec/format"
 
-// maxOpen is how many scopes a process may have open; further ones begin with no
-// id. Only a program that never ends its scopes gets there.
+// maxOpen is how many scopes a process may have open; a further one is Lost.
 const maxOpen = 1 << 16
 
 // A scope is one that is open.

@@ -115,9 +115,11 @@ func (f *fold) scopeRecord(l *lane, r ring.Record) {
 	t := &l.process.tables
 	w := r.Scope()
 	at := r.Time()
-	if w.Kind == format.ScopeBegin && w.Range == 0 { // what should have been popped before this push
-		for _, s := range l.fold.nest.pop(w.Domain, w.Depth) {
-			f.endScope(l, s, at)
+	if w.Kind == format.ScopeBegin {
+		f.makeWay(l, w, at)
+		if t.open >= maxOpen { // a program that never ends its scopes
+			f.lost(l, 1, at)
+			return
 		}
 	}
 	e := f.begin(l, r)
@@ -153,15 +155,26 @@ func (f *fold) scopeRecord(l *lane, r ring.Record) {
 	}
 }
 
+// makeWay ends what a beginning scope shows to have ended: pushes at its depth
+// and deeper, whose pops were lost, or the scope that had its number before.
+func (f *fold) makeWay(l *lane, w *format.WireScope, at format.Time) {
+	if w.Range == 0 {
+		for _, s := range l.fold.nest.pop(w.Domain, w.Depth) {
+			f.endScope(l, s, at)
+		}
+		return
+	}
+	if old, ok := l.process.tables.ranges[w.Range]; ok {
+		if old.lane != nil {
+			old.lane.fold.nest.remove(w.Range)
+		}
+		f.endScope(l, scope{id: old.id, number: w.Range}, at)
+	}
+}
+
 // openScope gives a scope its id and its place.
 func (f *fold) openScope(l *lane, w *format.WireScope) format.ScopeID {
 	t := &l.process.tables
-	if t.open >= maxOpen {
-		return 0
-	}
-	if _, ok := t.ranges[w.Range]; ok && w.Range != 0 {
-		return 0 // a number is given once
-	}
 	t.open++
 	f.scopes++
 	id := f.scopes

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/recorder/ring"
 )
 
 // A page is what fold hands to write: definitions, then the rows that refer to
@@ -26,6 +27,8 @@ type nameRow struct {
 	id   format.NameID
 	text string
 }
+
+func newPage() *page { return &page{events: make([]format.Event, 0, pageRows+256)} }
 
 func (p *page) empty() bool {
 	return len(p.events)+len(p.samples)+len(p.checkpoint)+len(p.frames)+len(p.stacks)+len(p.names)+len(p.processes)+len(p.devices) == 0
@@ -127,7 +130,7 @@ func (w *write) close(f func(*format.Meta)) error {
 	s := w.s
 	return w.w.Close(func(m *format.Meta) {
 		m.Stats = s.fold.stats
-		m.End = s.fold.last
+		m.End = ring.Now()
 		s.mu.Lock()
 		for _, r := range s.reasons {
 			if m.NVML != "" {

@@ -148,6 +148,21 @@ func (p *Producer) Thread(t *format.WireThread) error {
 	return p.publish(b[:], nil)
 }
 
+// Call says which driver call the writer is about to make; the reader looks at it
+// only after the writer's death. The zero call says that it has returned.
+func (p *Producer) Call(c format.WireCallSlot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mem == nil {
+		return
+	}
+	since := c.Since
+	atomic.StoreUint64(&p.header.Call.Since, 0)
+	c.Since = 0
+	p.header.Call = c
+	atomic.StoreUint64(&p.header.Call.Since, since) // last: a slot with a time is whole
+}
+
 // publish reserves, stamps, copies and publishes:
 //
 //	1 forget what was sent when the reader raised the epoch
