@@ -13,13 +13,18 @@
 # Exit: 0 when every comparison agrees.
 set -u
 cd "$(dirname "$0")/../.."
-OUT=${OUT:?a directory for the results}
-H=testdata/h200
-W=$(mktemp -d)
+OUT=$(realpath -m "${OUT:?a directory for the results}")
+# The programs run from a folder that is the same on every machine, and gpurec
+# caches there too: their paths are in the traces that are kept.
+W=/tmp/gpurec-h200
+H=$W/programs
 R=$W/reports
-mkdir -p "$OUT" "$R"
-export PYTHONUNBUFFERED=1
+rm -rf "$W"
+mkdir -p "$OUT" "$R" "$H"
+cp testdata/h200/*.py testdata/programs/flavours.cu "$H"
+export PYTHONUNBUFFERED=1 XDG_CACHE_HOME=$W/cache
 PATH=$PWD/bin:$PATH
+cd "$W"
 : >"$OUT/tables.txt"
 exec > >(tee "$OUT/log.txt") 2>&1
 trap 'rm -rf "$W"' EXIT
@@ -97,7 +102,7 @@ for name in creation arithmetic matmul reductions sorting; do
 done
 
 for kind in static shared; do
-	nvcc -cudart $kind -o "$W/flavours-$kind" testdata/programs/flavours.cu -lcuda || failed=$((failed + 1))
+	nvcc -cudart $kind -o "$W/flavours-$kind" $H/flavours.cu -lcuda || failed=$((failed + 1))
 	run flavours-$kind "$W/flavours-$kind"
 	compare flavours "$W/flavours-$kind.txt" "$R/flavours-$kind.jsonl"
 done
