@@ -30,6 +30,8 @@ bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size)
 	if (gpurec_tls.pool > 0) /* a driver's own pool inside another pool's alloc is that pool's segment */
 		c->r.e.flags = GPUREC_FLAG_INPOOL | (h->layer == GPUREC_LAYER_POOL ? GPUREC_FLAG_NESTED : 0);
 	t->ndefs = 0;
+	if (unlikely(gpurec_python == 0 && (t->seq & (t->seq - 1)) == 0))
+		gpurec_python_find(); /* a program may start an interpreter late; ever more seldom looked for */
 	c->r.e.stack = gpurec_def_stack(t, 0);
 
 	gpurec_call_slot *slot = &t->lane->call;

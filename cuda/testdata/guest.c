@@ -259,6 +259,89 @@ static void unhooked(void)
 	}
 }
 
+/* ---- calls that only some programs make -------------------------------------------------- */
+
+static void *need(const char *name)
+{
+	return sym(dlopen("libcuda.so.1", RTLD_NOW), name);
+}
+#define F(type, name) ((type)need(name))
+
+/* What is asked of a stream that is being captured is marked; the capture stays valid. */
+static void capture(void)
+{
+	void *stream, *graph;
+	ptr p, q;
+	CHECK(F(int (*)(void **, unsigned), "cuStreamCreate")(&stream, 0) == 0);
+	CHECK(F(int (*)(void *, int), "cuStreamBeginCapture_v2")(stream, 0) == 0);
+	CHECK(F(int (*)(ptr *, size_t, void *), "cuMemAllocAsync")(&p, 1 << 20, stream) == 0);
+	CHECK(F(int (*)(ptr, void *), "cuMemFreeAsync")(p, stream) == 0);
+	CHECK(F(int (*)(void *, void **), "cuStreamEndCapture")(stream, &graph) == 0);
+	CHECK(F(int (*)(ptr *, size_t, void *), "cuMemAllocAsync")(&q, 2 << 20, stream) == 0);
+	CHECK(F(int (*)(ptr, void *), "cuMemFreeAsync")(q, stream) == 0);
+}
+
+/* Memory of the host through the functions for virtual memory; then of a device that is not current. */
+static void locations(void)
+{
+	struct {
+		int type, handles, location, id;
+		uint64_t more[2];
+	} prop = {1, 0, 2, 0, {0, 0}};
+	uint64_t handle;
+	int (*create)(uint64_t *, size_t, const void *, uint64_t) = F(int (*)(uint64_t *, size_t, const void *, uint64_t), "cuMemCreate");
+	int (*release)(uint64_t) = F(int (*)(uint64_t), "cuMemRelease");
+	if (create(&handle, 2 << 20, &prop, 0) == 0) /* a driver may not offer it */
+		CHECK(release(handle) == 0);
+	prop.location = 1;
+	prop.id = 1;
+	CHECK(create(&handle, 2 << 20, &prop, 0) == 0 && release(handle) == 0);
+	CHECK(release(handle) != 0);
+}
+
+/* Contexts: one of two references given up is no reset, the last one is. */
+static void contexts(void)
+{
+	int (*retain)(void **, int) = cuDevicePrimaryCtxRetain, (*release)(int) = F(int (*)(int), "cuDevicePrimaryCtxRelease_v2");
+	void *other;
+	ptr p;
+	CHECK(retain(&other, 1) == 0 && retain(&other, 1) == 0 && release(1) == 0);
+	mark_("one reference left");
+	CHECK(release(1) == 0);
+	CHECK(F(int (*)(void **, unsigned, int), "cuCtxCreate_v2")(&other, 0, 1) == 0);
+	CHECK(cuMemAlloc(&p, 4096) == 0);
+	CHECK(F(int (*)(void *), "cuCtxDestroy_v2")(other) == 0);
+	CHECK(cuCtxSetCurrent(context) == 0);
+	CHECK(F(int (*)(int), "cuDevicePrimaryCtxReset_v2")(0) == 0);
+}
+
+/* Through cuGetProcAddress alone. */
+static void by_proc(void)
+{
+	int (*alloc)(ptr *, size_t), (*release)(ptr), status;
+	void *a, *f;
+	ptr p;
+	CHECK(proc("cuMemAlloc", &a, 12000, 0, &status) == 0 && proc("cuMemFree", &f, 12000, 0, &status) == 0);
+	memcpy(&alloc, &a, sizeof a);
+	memcpy(&release, &f, sizeof f);
+	CHECK(alloc(&p, 4096) == 0 && release(p) == 0);
+}
+
+static void never_returns(void)
+{
+	ptr p;
+	mark_("before");
+	cuMemAlloc(&p, 4711);
+}
+
+/* The same text before and after a line on stdin. */
+static void twice(void)
+{
+	mark_("twice");
+	CHECK(getchar() != EOF);
+	mark_("twice");
+}
+
 /* Says that it waits, inside a scope, until it is killed. */
 static void hang(void)
 {
@@ -275,7 +358,8 @@ int main(int argc, char **argv)
 	} all[] = {
 		{"start", start}, {"pair", pair}, {"errno", errno_kept}, {"descriptors", no_descriptor_stays}, {"file-limit", file_limit},
 		{"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd},
-		{"forks", forks}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang},
+		{"forks", forks}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
+		{"locations", locations}, {"contexts", contexts}, {"by-proc", by_proc}, {"never-returns", never_returns}, {"twice", twice},
 	};
 #define LOOK_UP(name) name##_ = (__typeof__(name##_))sym(RTLD_DEFAULT, "gpurec_" #name);
 	PUBLIC(LOOK_UP)
