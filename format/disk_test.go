@@ -70,7 +70,7 @@ func TestDiskIsFull(t *testing.T) {
 	want := randomEvents(400, 9)
 	ended := 0
 	room := 0
-	for ; ; room += 997 {
+	for ; ; room += 2503 {
 		left := room
 		dir := filepath.Join(t.TempDir(), "t.gpurec")
 		disk := &fullDisk{room: &left}
