@@ -87,7 +87,7 @@ static void close_context(CUcontext h, struct context *c)
 
 /* ---- primary contexts ---- */
 
-API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice d)
+API(cuDevicePrimaryCtxRetain, (CUcontext *out, CUdevice d))
 {
 	ENTER();
 	if (!out)
@@ -138,31 +138,31 @@ static CUresult primary_reset(CUdevice d)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuDevicePrimaryCtxRelease(CUdevice d)
+API(cuDevicePrimaryCtxRelease, (CUdevice d))
 {
 	ENTER();
 	return primary_release(d);
 }
 
-API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
+API(cuDevicePrimaryCtxRelease_v2, (CUdevice d))
 {
 	ENTER();
 	return primary_release(d);
 }
 
-API CUresult cuDevicePrimaryCtxReset(CUdevice d)
+API(cuDevicePrimaryCtxReset, (CUdevice d))
 {
 	ENTER();
 	return primary_reset(d);
 }
 
-API CUresult cuDevicePrimaryCtxReset_v2(CUdevice d)
+API(cuDevicePrimaryCtxReset_v2, (CUdevice d))
 {
 	ENTER();
 	return primary_reset(d);
 }
 
-API CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active)
+API(cuDevicePrimaryCtxGetState, (CUdevice d, unsigned *flags, int *active))
 {
 	ENTER();
 	if (!flags || !active)
@@ -194,21 +194,21 @@ static CUresult create(CUcontext *out, CUdevice d)
 	return res;
 }
 
-API CUresult cuCtxCreate(CUcontext *out, unsigned flags, CUdevice d)
+API(cuCtxCreate, (CUcontext *out, unsigned flags, CUdevice d))
 {
 	ENTER();
 	(void)flags;
 	return create(out, d);
 }
 
-API CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice d)
+API(cuCtxCreate_v2, (CUcontext *out, unsigned flags, CUdevice d))
 {
 	ENTER();
 	(void)flags;
 	return create(out, d);
 }
 
-API CUresult cuCtxCreate_v3(CUcontext *out, void *params, int n, unsigned flags, CUdevice d)
+API(cuCtxCreate_v3, (CUcontext *out, void *params, int n, unsigned flags, CUdevice d))
 {
 	ENTER();
 	(void)flags;
@@ -217,7 +217,7 @@ API CUresult cuCtxCreate_v3(CUcontext *out, void *params, int n, unsigned flags,
 	return create(out, d);
 }
 
-API CUresult cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *params, unsigned flags, CUdevice d)
+API(cuCtxCreate_v4, (CUcontext *out, CUctxCreateParams *params, unsigned flags, CUdevice d))
 {
 	ENTER();
 	(void)flags;
@@ -243,19 +243,19 @@ static CUresult destroy(CUcontext h)
 	return res;
 }
 
-API CUresult cuCtxDestroy(CUcontext h)
+API(cuCtxDestroy, (CUcontext h))
 {
 	ENTER();
 	return destroy(h);
 }
 
-API CUresult cuCtxDestroy_v2(CUcontext h)
+API(cuCtxDestroy_v2, (CUcontext h))
 {
 	ENTER();
 	return destroy(h);
 }
 
-API CUresult cuCtxSetCurrent(CUcontext h)
+API(cuCtxSetCurrent, (CUcontext h))
 {
 	ENTER();
 	if (!h) {
@@ -269,7 +269,7 @@ API CUresult cuCtxSetCurrent(CUcontext h)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuCtxGetCurrent(CUcontext *out)
+API(cuCtxGetCurrent, (CUcontext *out))
 {
 	ENTER();
 	if (!out)
@@ -298,31 +298,31 @@ static CUresult pop(CUcontext *out)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuCtxPushCurrent(CUcontext h)
+API(cuCtxPushCurrent, (CUcontext h))
 {
 	ENTER();
 	return push(h);
 }
 
-API CUresult cuCtxPushCurrent_v2(CUcontext h)
+API(cuCtxPushCurrent_v2, (CUcontext h))
 {
 	ENTER();
 	return push(h);
 }
 
-API CUresult cuCtxPopCurrent(CUcontext *out)
+API(cuCtxPopCurrent, (CUcontext *out))
 {
 	ENTER();
 	return pop(out);
 }
 
-API CUresult cuCtxPopCurrent_v2(CUcontext *out)
+API(cuCtxPopCurrent_v2, (CUcontext *out))
 {
 	ENTER();
 	return pop(out);
 }
 
-API CUresult cuCtxGetDevice(CUdevice *out)
+API(cuCtxGetDevice, (CUdevice *out))
 {
 	ENTER();
 	struct context *c;
@@ -334,7 +334,7 @@ API CUresult cuCtxGetDevice(CUdevice *out)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuCtxSynchronize(void)
+API(cuCtxSynchronize, (void))
 {
 	ENTER();
 	struct context *c;

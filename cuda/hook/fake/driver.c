@@ -7,15 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-struct driver driver = {
-	.lock = PTHREAD_MUTEX_INITIALIZER,
-	.contexts.tag = 0x51ull << 56,
-	.streams.tag = 0x52ull << 56,
-	.pools.tag = 0x53ull << 56,
-	.arrays.tag = 0x54ull << 56,
-	.graphs.tag = 0x55ull << 56,
-	.handles.tag = 0x56ull << 56,
-};
+struct driver driver; /* all zeros, so that its tables take no room in the file */
 
 /* ---- injected failures ---- */
 
@@ -182,6 +174,12 @@ static CUresult start(void)
 	int index[SIM_MAX_DEVICES];
 	static bool watching;
 
+	driver.contexts.tag = 0x51ull << 56;
+	driver.streams.tag = 0x52ull << 56;
+	driver.pools.tag = 0x53ull << 56;
+	driver.arrays.tag = 0x54ull << 56;
+	driver.graphs.tag = 0x55ull << 56;
+	driver.handles.tag = 0x56ull << 56;
 	if (!sim_config_load(&driver.config))
 		return CUDA_ERROR_INVALID_VALUE;
 	driver.devices = visible(index, driver.config.devices);
@@ -223,7 +221,7 @@ static CUresult start(void)
 	return watching ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-API CUresult cuInit(unsigned flags)
+API(cuInit, (unsigned flags))
 {
 	ANYTIME();
 	if (flags != 0)
@@ -238,7 +236,7 @@ API CUresult cuInit(unsigned flags)
 	return res;
 }
 
-API CUresult cuDriverGetVersion(int *version)
+API(cuDriverGetVersion, (int *version))
 {
 	ANYTIME();
 	if (!version)
@@ -249,7 +247,7 @@ API CUresult cuDriverGetVersion(int *version)
 
 /* cuda_sim_state is how the simulated NVML in the same process finds a state
  * that has no file. It is no part of CUDA's interface. */
-API struct sim_state *cuda_sim_state(void)
+__attribute__((visibility("default"))) struct sim_state *cuda_sim_state(void)
 {
 	return atomic_load(&driver.ready) ? driver.state : NULL;
 }
@@ -261,7 +259,7 @@ static bool ordinal_ok(CUdevice d)
 	return d >= 0 && d < driver.devices;
 }
 
-API CUresult cuDeviceGetCount(int *n)
+API(cuDeviceGetCount, (int *n))
 {
 	ENTER();
 	if (!n)
@@ -270,7 +268,7 @@ API CUresult cuDeviceGetCount(int *n)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuDeviceGet(CUdevice *dev, int ordinal)
+API(cuDeviceGet, (CUdevice *dev, int ordinal))
 {
 	ENTER();
 	if (!dev)
@@ -281,7 +279,7 @@ API CUresult cuDeviceGet(CUdevice *dev, int ordinal)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuDeviceGetName(char *name, int len, CUdevice d)
+API(cuDeviceGetName, (char *name, int len, CUdevice d))
 {
 	ENTER();
 	if (!name || len <= 0)
@@ -302,19 +300,19 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice d)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice d)
+API(cuDeviceGetUuid, (CUuuid *uuid, CUdevice d))
 {
 	ENTER();
 	return get_uuid(uuid, d);
 }
 
-API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice d)
+API(cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice d))
 {
 	ENTER();
 	return get_uuid(uuid, d);
 }
 
-API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d)
+API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice d))
 {
 	ENTER();
 	if (!bytes)
@@ -325,7 +323,7 @@ API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuDeviceGetAttribute(int *value, int attr, CUdevice d)
+API(cuDeviceGetAttribute, (int *value, int attr, CUdevice d))
 {
 	static const struct {
 		int attr, value;

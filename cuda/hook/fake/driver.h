@@ -4,9 +4,9 @@
  *   driver.c   init, devices, handles    stream.c  streams and captures
  *   context.c  contexts                  pool.c    stream-ordered pools
  *   memory.c   cuMemAlloc and kin        vmm.c     handles and mappings
- *   host.c     pinned memory, arrays,    entry.c   names, versions, errors
- *              pointer queries           heap.c    addresses (heap.h)
- *                                        sim.c     shared with NVML (sim.h)
+ *   host.c     pinned memory, arrays,    entry.c   cuGetProcAddress, errors
+ *              pointer queries           names.c   names and their versions
+ *   sim.c      shared with NVML (sim.h)  heap.c    addresses (heap.h)
  *
  * It keeps books and moves no data: pinned and managed memory is real, because
  * programs touch it; device memory is an address and nothing else.
@@ -25,7 +25,16 @@
 #include "heap.h"
 #include "sim.h"
 
-#define API __attribute__((visibility("default")))
+/* API defines an exported function, and own_NAME for its address in this very
+ * library: another library that exports the same name in front of it, as the
+ * recorder's does, would get between otherwise. Protected visibility would do
+ * that too, but then a program that is not position-independent cannot be
+ * linked with us. */
+#define API(name, params)                                                                              \
+	__attribute__((visibility("default"))) CUresult name params;                                    \
+	extern __typeof__(name) own_##name __attribute__((alias(#name), visibility("hidden")));         \
+	CUresult name params
+
 #define MAX_OBJECTS 65536 /* alive at once, of each sort */
 
 struct context {
@@ -91,7 +100,7 @@ struct driver {
 	_Atomic int child;     /* forked from a process in which it had */
 	_Atomic int captures;  /* streams that capture */
 	bool failing;          /* GPUREC_SIM_FAIL is set */
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* zeros are its initial value */
 	struct sim_config config;
 	struct sim_state *state;
 	struct sim_slot *slot;
@@ -122,12 +131,12 @@ extern struct driver driver;
  * stream per thread. Which stream is the default makes no difference here; that
  * the two have different addresses does, to whoever wraps them. */
 #define TWINS(name, suffix, params, args)  \
-	API CUresult name params           \
+	API(name, params)                  \
 	{                                  \
 		ENTER();                   \
 		return do_##name args;     \
 	}                                  \
-	API CUresult name##suffix params   \
+	API(name##suffix, params)          \
 	{                                  \
 		ENTER();                   \
 		return do_##name args;     \
@@ -141,6 +150,10 @@ extern struct driver driver;
 	} while (0)
 
 CUresult driver_fail(const char *name);
+
+/* entry_find gives the newest function of a name that a version has, NULL if it
+ * has none; known says whether a later version has. */
+void *entry_find(const char *name, int version, bool per_thread, bool *known);
 
 /* current_context gives this thread's context; 201 if it has none, 709 if the
  * one it has is destroyed. */

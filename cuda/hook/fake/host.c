@@ -16,13 +16,13 @@ static CUresult host_alloc(void **out, size_t size)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuMemAllocHost_v2(void **out, size_t size)
+API(cuMemAllocHost_v2, (void **out, size_t size))
 {
 	ENTER();
 	return host_alloc(out, size);
 }
 
-API CUresult cuMemHostAlloc(void **out, size_t size, unsigned flags)
+API(cuMemHostAlloc, (void **out, size_t size, unsigned flags))
 {
 	ENTER();
 	if (flags & ~7u) /* portable, device map, write combined */
@@ -30,7 +30,7 @@ API CUresult cuMemHostAlloc(void **out, size_t size, unsigned flags)
 	return host_alloc(out, size);
 }
 
-API CUresult cuMemFreeHost(void *p)
+API(cuMemFreeHost, (void *p))
 {
 	ENTER();
 	struct context *c;
@@ -56,7 +56,7 @@ struct range {
 static struct range *ranges;
 static size_t nranges, capranges;
 
-API CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
+API(cuMemHostRegister_v2, (void *p, size_t size, unsigned flags))
 {
 	ENTER();
 	CUcontext ctx;
@@ -90,7 +90,7 @@ API CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
 	return res;
 }
 
-API CUresult cuMemHostUnregister(void *p)
+API(cuMemHostUnregister, (void *p))
 {
 	ENTER();
 	struct context *c;
@@ -138,7 +138,7 @@ static bool registered(uint64_t p, struct range *out)
 	return found;
 }
 
-API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned flags)
+API(cuMemHostGetDevicePointer_v2, (CUdeviceptr *out, void *p, unsigned flags))
 {
 	ENTER();
 	struct block b;
@@ -158,7 +158,7 @@ API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned fl
 enum { ATTR_CONTEXT = 1, ATTR_TYPE = 2, ATTR_DEVICE_POINTER = 3, ATTR_HOST_POINTER = 4, ATTR_IS_MANAGED = 8,
        ATTR_ORDINAL = 9, ATTR_START = 11, ATTR_SIZE = 12, ATTR_POOL = 17 };
 
-API CUresult cuPointerGetAttribute(void *out, int attr, CUdeviceptr p)
+API(cuPointerGetAttribute, (void *out, int attr, CUdeviceptr p))
 {
 	ENTER();
 	struct block b = {0};
@@ -333,7 +333,7 @@ static CUresult array_requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, void *ha
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *d)
+API(cuArrayCreate_v2, (CUarray *out, const CUDA_ARRAY_DESCRIPTOR *d))
 {
 	ENTER();
 	if (!d)
@@ -342,7 +342,7 @@ API CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *d)
 	return array_create(out, array_bytes(&d3, 0), 0, false);
 }
 
-API CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
+API(cuArray3DCreate_v2, (CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d))
 {
 	ENTER();
 	if (!d)
@@ -350,19 +350,19 @@ API CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
 	return array_create(out, array_bytes(d, 0), d->flags, false);
 }
 
-API CUresult cuArrayDestroy(CUarray a)
+API(cuArrayDestroy, (CUarray a))
 {
 	ENTER();
 	return array_destroy(a, false);
 }
 
-API CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray a, CUdevice d)
+API(cuArrayGetMemoryRequirements, (CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray a, CUdevice d))
 {
 	ENTER();
 	return array_requirements(out, a, d, false);
 }
 
-API CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+API(cuMipmappedArrayCreate, (CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels))
 {
 	ENTER();
 	uint64_t bytes = 0;
@@ -378,13 +378,13 @@ API CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DE
 	return array_create(out, bytes, d->flags, true);
 }
 
-API CUresult cuMipmappedArrayDestroy(CUmipmappedArray a)
+API(cuMipmappedArrayDestroy, (CUmipmappedArray a))
 {
 	ENTER();
 	return array_destroy(a, true);
 }
 
-API CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUmipmappedArray a, CUdevice d)
+API(cuMipmappedArrayGetMemoryRequirements, (CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUmipmappedArray a, CUdevice d))
 {
 	ENTER();
 	return array_requirements(out, a, d, true);

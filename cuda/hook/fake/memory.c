@@ -116,7 +116,7 @@ void context_drop(CUcontext ctx)
 
 /* ---- memory of the device ---- */
 
-API CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
+API(cuMemGetInfo_v2, (size_t *free_bytes, size_t *total))
 {
 	ENTER();
 	struct context *c;
@@ -132,13 +132,13 @@ API CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
+API(cuMemAlloc_v2, (CUdeviceptr *out, size_t size))
 {
 	ENTER();
 	return take(NULL, size, KIND_DEVICE, out);
 }
 
-API CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned elem)
+API(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned elem))
 {
 	ENTER();
 	uint64_t size, row;
@@ -153,7 +153,7 @@ API CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, s
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
+API(cuMemAllocManaged, (CUdeviceptr *out, size_t size, unsigned flags))
 {
 	ENTER();
 	if (flags != 1 && flags != 2) /* attach global, attach host */
@@ -161,7 +161,7 @@ API CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
 	return take(&driver.host, size, KIND_MANAGED, out);
 }
 
-API CUresult cuMemFree_v2(CUdeviceptr p)
+API(cuMemFree_v2, (CUdeviceptr p))
 {
 	ENTER();
 	struct context *c;
@@ -173,7 +173,7 @@ API CUresult cuMemFree_v2(CUdeviceptr p)
 
 /* The entry points from before CUDA 3.2, whose pointers and sizes have 32
  * bits. Their addresses come from an arena of their own, in whole units. */
-API CUresult cuMemAlloc(uint32_t *out, unsigned size)
+API(cuMemAlloc, (uint32_t *out, unsigned size))
 {
 	ENTER();
 	CUcontext handle;
@@ -205,7 +205,7 @@ API CUresult cuMemAlloc(uint32_t *out, unsigned size)
 	return res;
 }
 
-API CUresult cuMemFree(uint32_t p)
+API(cuMemFree, (uint32_t p))
 {
 	ENTER();
 	struct context *c;
@@ -245,7 +245,7 @@ bool look(CUdeviceptr p, struct block *out)
 	return found;
 }
 
-API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
+API(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *size, CUdeviceptr p))
 {
 	ENTER();
 	struct block b;

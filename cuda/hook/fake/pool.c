@@ -199,7 +199,7 @@ TWINS(cuMemFreeAsync, _ptsz, (CUdeviceptr p, CUstream stream), (p, stream))
 
 /* ---- pools ---- */
 
-API CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
+API(cuMemPoolCreate, (CUmemoryPool *out, const CUmemPoolProps *props))
 {
 	ENTER();
 	if (!out || !props || props->alloc_type != 1)
@@ -214,7 +214,7 @@ API CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-API CUresult cuMemPoolDestroy(CUmemoryPool handle)
+API(cuMemPoolDestroy, (CUmemoryPool handle))
 {
 	ENTER();
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
@@ -245,7 +245,7 @@ API CUresult cuMemPoolDestroy(CUmemoryPool handle)
 	return res;
 }
 
-API CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
+API(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep))
 {
 	ENTER();
 	struct pool *p = table_get(&driver.pools, handle);
@@ -259,7 +259,7 @@ API CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attr, void *value)
+API(cuMemPoolGetAttribute, (CUmemoryPool handle, int attr, void *value))
 {
 	ENTER();
 	struct pool *p = table_get(&driver.pools, handle);
@@ -298,7 +298,7 @@ API CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attr, void *value)
 	return res;
 }
 
-API CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attr, void *value)
+API(cuMemPoolSetAttribute, (CUmemoryPool handle, int attr, void *value))
 {
 	ENTER();
 	struct pool *p = table_get(&driver.pools, handle);
@@ -348,19 +348,19 @@ static CUresult device_pool(CUmemoryPool *out, CUdevice d, bool builtin)
 	return CUDA_SUCCESS;
 }
 
-API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice d)
+API(cuDeviceGetDefaultMemPool, (CUmemoryPool *out, CUdevice d))
 {
 	ENTER();
 	return device_pool(out, d, true);
 }
 
-API CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice d)
+API(cuDeviceGetMemPool, (CUmemoryPool *out, CUdevice d))
 {
 	ENTER();
 	return device_pool(out, d, false);
 }
 
-API CUresult cuDeviceSetMemPool(CUdevice d, CUmemoryPool handle)
+API(cuDeviceSetMemPool, (CUdevice d, CUmemoryPool handle))
 {
 	ENTER();
 	struct pool *p = table_get(&driver.pools, handle);

@@ -64,7 +64,7 @@ static void graph_drop(CUgraph graph)
 	table_give(&driver.graphs, graph);
 }
 
-API CUresult cuGraphDestroy(CUgraph graph)
+API(cuGraphDestroy, (CUgraph graph))
 {
 	ENTER();
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
@@ -145,7 +145,7 @@ void streams_drop(CUcontext ctx)
 	}
 }
 
-API CUresult cuStreamCreate(CUstream *out, unsigned flags)
+API(cuStreamCreate, (CUstream *out, unsigned flags))
 {
 	ENTER();
 	CUcontext ctx;
@@ -178,13 +178,13 @@ static CUresult stream_destroy(CUstream handle)
 	return res;
 }
 
-API CUresult cuStreamDestroy(CUstream handle)
+API(cuStreamDestroy, (CUstream handle))
 {
 	ENTER();
 	return stream_destroy(handle);
 }
 
-API CUresult cuStreamDestroy_v2(CUstream handle)
+API(cuStreamDestroy_v2, (CUstream handle))
 {
 	ENTER();
 	return stream_destroy(handle);

@@ -51,7 +51,7 @@ static void handle_settle(CUhandle h, struct handle *p)
 
 /* ---- addresses ---- */
 
-API CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t align, CUdeviceptr hint, unsigned long long flags)
+API(cuMemAddressReserve, (CUdeviceptr *out, size_t size, size_t align, CUdeviceptr hint, unsigned long long flags))
 {
 	ENTER();
 	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
@@ -70,7 +70,7 @@ API CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t align, CU
 	return res;
 }
 
-API CUresult cuMemAddressFree(CUdeviceptr p, size_t size)
+API(cuMemAddressFree, (CUdeviceptr p, size_t size))
 {
 	ENTER();
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
@@ -110,7 +110,7 @@ static bool reserved(CUdeviceptr p, size_t size)
 
 /* ---- handles ---- */
 
-API CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *prop, int option)
+API(cuMemGetAllocationGranularity, (size_t *out, const CUmemAllocationProp *prop, int option))
 {
 	ENTER();
 	if (!out || !prop || option < 0 || option > 1)
@@ -133,7 +133,7 @@ static CUresult charge(int dev, size_t size)
 	return device_charge(d, (int64_t)size) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-API CUresult cuMemCreate(CUhandle *out, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
+API(cuMemCreate, (CUhandle *out, size_t size, const CUmemAllocationProp *prop, unsigned long long flags))
 {
 	ENTER();
 	int dev = HOST_MEMORY;
@@ -171,7 +171,7 @@ API CUresult cuMemCreate(CUhandle *out, size_t size, const CUmemAllocationProp *
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-API CUresult cuMemRelease(CUhandle handle)
+API(cuMemRelease, (CUhandle handle))
 {
 	ENTER();
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
@@ -187,7 +187,7 @@ API CUresult cuMemRelease(CUhandle handle)
 	return res;
 }
 
-API CUresult cuMemRetainAllocationHandle(CUhandle *out, void *addr)
+API(cuMemRetainAllocationHandle, (CUhandle *out, void *addr))
 {
 	ENTER();
 	CUdeviceptr p = (uintptr_t)addr;
@@ -241,7 +241,7 @@ static void mapping_end(struct mapping *m)
 	handle_settle(m->handle, h);
 }
 
-API CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset, CUhandle handle, unsigned long long flags)
+API(cuMemMap, (CUdeviceptr p, size_t size, size_t offset, CUhandle handle, unsigned long long flags))
 {
 	ENTER();
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
@@ -285,7 +285,7 @@ static bool whole(CUdeviceptr p, size_t size, bool part)
 	return true;
 }
 
-API CUresult cuMemUnmap(CUdeviceptr p, size_t size)
+API(cuMemUnmap, (CUdeviceptr p, size_t size))
 {
 	ENTER();
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
@@ -306,7 +306,7 @@ API CUresult cuMemUnmap(CUdeviceptr p, size_t size)
 	return res;
 }
 
-API CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *desc, size_t count)
+API(cuMemSetAccess, (CUdeviceptr p, size_t size, const CUmemAccessDesc *desc, size_t count))
 {
 	ENTER();
 	CUresult res = CUDA_ERROR_INVALID_VALUE;

@@ -13,12 +13,12 @@ out=$(mktemp -d "${TMPDIR:-/tmp}/fake_test.XXXXXX")
 trap 'rm -rf "$out"' EXIT
 cc=${CC:-cc}
 flags="-std=gnu11 -O2 -g -Wall -Wextra -Werror $*"
-lib="-fPIC -shared -fvisibility=hidden -Wl,-Bsymbolic"
+lib="-fPIC -shared -fvisibility=hidden"
 [ $# -gt 0 ] || lib="$lib -Wl,-z,defs"
 
 cd "$fake"
 $cc $flags $lib -Wl,-soname,libcuda.so.1 -Wl,--version-script=cuda.map -o "$out/libcuda.so.1" \
-	driver.c context.c memory.c host.c stream.c pool.c vmm.c entry.c heap.c sim.c -lpthread -ldl
+	driver.c context.c memory.c host.c stream.c pool.c vmm.c entry.c names.c heap.c sim.c -lpthread -ldl
 $cc $flags $lib -Wl,-soname,libnvidia-ml.so.1 -Wl,--version-script=nvml.map -o "$out/libnvidia-ml.so.1" \
 	nvml.c sim.c -lpthread -ldl
 
