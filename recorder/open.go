@@ -135,7 +135,8 @@ func (r *Recorder) forget(number uint64) {
 }
 
 // sees is called by the fold at each report and end of a scope, before the
-// event changes anything.
+// event changes anything; also for one whose begin it has not seen, so that
+// nobody waits in vain.
 func (r *Recorder) sees(pid int32, number uint64, m measured) {
 	if int(pid) != os.Getpid() {
 		return // a child that was told the socket

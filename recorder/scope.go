@@ -271,6 +271,7 @@ func (s *Scope) send(kind format.Kind, note ...string) error {
 
 // measured is what the fold saw of a scope at one of its events.
 type measured struct {
+	open   bool            // the fold knows it; false where its begin was lost
 	curves [3]live.Measure // by Curve
 }
 
@@ -298,22 +299,21 @@ func (s *Scope) ask(kind format.Kind, note ...string) (Data, error) {
 // now is what the fold sees once all that was published has reached it.
 func (s *Scope) now() (Data, error) {
 	var m measured
-	found := false
 	err := s.r.session.View(context.Background(), func(v *View) {
 		if id, ok := v.Scope(os.Getpid(), s.number); ok {
-			m, found = measure(v.State, id)
+			m = measure(v.State, id)
 		}
 	})
 	if err != nil {
 		return Data{}, fmt.Errorf("scope %q: %w", s.name, err)
 	}
-	if !found {
-		return Data{}, fmt.Errorf("scope %q: its begin was lost", s.name)
-	}
 	return s.data(m)
 }
 
 func (s *Scope) data(m measured) (Data, error) {
+	if !m.open {
+		return Data{}, fmt.Errorf("scope %q: its begin is not in the trace: %w", s.name, ring.ErrDropped)
+	}
 	c := m.curves[s.curve]
 	if !c.Known {
 		return Data{}, fmt.Errorf("scope %q: nothing is known of the %s curve: there was no reading", s.name, s.curve)
@@ -321,15 +321,15 @@ func (s *Scope) data(m measured) (Data, error) {
 	return Data{Begin: c.Begin, End: c.End, Max: c.Max}, nil
 }
 
-// measure reads an open scope from the fold.
-func measure(state *live.State, id format.ScopeID) (measured, bool) {
+// measure reads a scope from the fold.
+func measure(state *live.State, id format.ScopeID) measured {
 	sc := state.Scope(id)
 	if sc == nil {
-		return measured{}, false
+		return measured{}
 	}
-	return measured{[3]live.Measure{
+	return measured{true, [3]live.Measure{
 		CurveUsed:     state.Measure(sc, state.UsedCurve(sc)),
 		CurveAcquired: state.Measure(sc, live.CurveAcquired),
 		CurveNVML:     state.Measure(sc, live.CurveNVML),
-	}}, true
+	}}
 }

@@ -339,9 +339,9 @@ func TestScopeLiveEqualsReplay(t *testing.T) {
 			if e.Kind == format.ScopeEnd {
 				key = defs.Name(state.Scope(e.Scope).Name)
 			}
-			m, ok := measure(state, e.Scope)
+			m := measure(state, e.Scope)
 			c := m.curves[CurveUsed]
-			if d, said := said[key]; !ok || !said || d != (Data{c.Begin, c.End, c.Max}) {
+			if d, said := said[key]; !m.open || !said || d != (Data{c.Begin, c.End, c.Max}) {
 				t.Errorf("%s %q: the program was told %+v (%v), a replay finds %+v", e.Kind, key, d, said, c)
 			}
 			checked++
@@ -426,6 +426,33 @@ func TestScopeNVMLCurve(t *testing.T) {
 	const want = "△Used Peaked MB:    -20     90 (both)\n△Used Peaked MB:     30     60 (first)\n△Used Peaked MB:    -50      0 (second)\n"
 	if out.String() != want {
 		t.Errorf("printed\n%swant\n%s", out.String(), want)
+	}
+}
+
+// A scope whose begin found no room in the lane says so, and nothing waits for
+// an answer that cannot come.
+func TestScopeBeginLost(t *testing.T) {
+	var out bytes.Buffer
+	recordSelf(t, Options{}, func(r *Recorder) {
+		s := r.Scope("x").Output(&out)
+		s.mu.Lock()
+		s.number = 1 << 40 // what the recorder has not heard of
+		s.mu.Unlock()
+		if _, err := s.Data(); !errors.Is(err, ring.ErrDropped) {
+			t.Errorf("data: %v", err)
+		}
+		if err := s.Report("a"); !errors.Is(err, ring.ErrDropped) {
+			t.Errorf("report: %v", err)
+		}
+		if err := s.Exit(); !errors.Is(err, ring.ErrDropped) {
+			t.Errorf("exit: %v", err)
+		}
+		if err := s.Stop(); !errors.Is(err, ring.ErrDropped) {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	if out.Len() > 0 {
+		t.Errorf("printed %q", out.String())
 	}
 }
 

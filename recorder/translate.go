@@ -145,9 +145,7 @@ func (f *fold) scopeRecord(l *lane, r ring.Record) {
 		e.Name, e.Note = f.nameOf(t, w.Name), f.nameOf(t, w.Domain)
 	}
 	if on := f.s.opt.onScope; on != nil && (w.Kind == format.ScopeReport || w.Kind == format.ScopeEnd) {
-		if m, ok := measure(f.state, e.Scope); ok {
-			on(t.row.PID, w.Range, m)
-		}
+		on(t.row.PID, w.Range, measure(f.state, e.Scope))
 	}
 	f.emit(e, false)
 	for _, s := range also {
