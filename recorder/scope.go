@@ -286,6 +286,7 @@ func (s *Scope) ask(kind format.Kind, note ...string) (Data, error) {
 	case m := <-answer:
 		return s.data(m)
 	case <-s.r.session.folded:
+	case <-s.r.session.broken:
 	}
 	select { // the fold may have come to it last
 	case m := <-answer:

@@ -429,6 +429,37 @@ func TestScopeNVMLCurve(t *testing.T) {
 	}
 }
 
+// Case F2: the disk is full. The program runs on, its scopes say that the
+// recording has ended, and nothing hangs.
+func TestScopeAfterFailedWrite(t *testing.T) {
+	failure := make(chan string, 16)
+	r, err := Open(Options{Output: filepath.Join(t.TempDir(), "t.gpurec"), Say: func(s string) { failure <- s }})
+	must(t, err)
+	var out bytes.Buffer
+	s := r.Scope("x").Output(&out)
+	h := r.Hook()
+	h.MallocPost(0, 1, testMB, 0x1000, 1)
+	must(t, s.Report())
+	r.Session().fail(errors.New("no space left on device")) // as a failed flush does
+	<-failure
+	for i := range 20000 { // several lanes full
+		h.MallocPost(0, 1, testMB, uint64(i)<<20, uint64(i))
+	}
+	if err := s.Report(); !errors.Is(err, ErrEnded) {
+		t.Errorf("report: %v", err)
+	}
+	if _, err := s.Data(); !errors.Is(err, ErrEnded) {
+		t.Errorf("data: %v", err)
+	}
+	if err := s.Exit(); err == nil {
+		t.Error("exit says nothing")
+	}
+	r.Close()
+	if want := "△Used Peaked MB:      1      0 (x)\n"; out.String() != want {
+		t.Errorf("printed %q", out.String())
+	}
+}
+
 // A scope whose begin found no room in the lane says so, and nothing waits for
 // an answer that cannot come.
 func TestScopeBeginLost(t *testing.T) {

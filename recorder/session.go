@@ -63,7 +63,8 @@ type Session struct {
 	buffers  sync.Pool
 	turns    atomic.Int64
 	alive    atomic.Int64
-	failed   atomic.Bool // writing failed: nothing is recorded any more
+	failed   atomic.Bool   // writing failed: nothing is recorded any more
+	broken   chan struct{} // closed then
 
 	mu       sync.Mutex
 	statuses map[int32]int32
@@ -99,6 +100,7 @@ func Start(opt Options) (*Session, error) {
 		asks:     make(chan ask, 16),
 		folded:   make(chan struct{}),
 		done:     make(chan struct{}),
+		broken:   make(chan struct{}),
 		readings: make(chan *format.Reading, 1024),
 		statuses: map[int32]int32{},
 	}
@@ -234,12 +236,16 @@ func (s *Session) View(ctx context.Context, f func(*View)) error {
 	case s.asks <- a:
 	case <-s.folded:
 		return ErrEnded
+	case <-s.broken:
+		return ErrEnded
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	select {
 	case <-a.done:
 		return nil
+	case <-s.broken: // the lanes are not read any more
+		return ErrEnded
 	case <-s.folded:
 		select {
 		case <-a.done:
@@ -272,6 +278,7 @@ func (s *Session) say(text string) { s.opt.Say(text) }
 // fail is called once, when writing has failed.
 func (s *Session) fail(err error) {
 	s.failed.Store(true)
+	close(s.broken)
 	s.say(err.Error())
 }
 
