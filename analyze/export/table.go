@@ -60,14 +60,15 @@ type sink interface {
 
 // A writer fills batches from rows and passes them to a sink.
 type writer[R any] struct {
-	cols []column[R]
-	b    batch
-	out  sink
-	rows int64
+	cols              []column[R]
+	b                 batch
+	out               sink
+	rows              int64
+	maxRows, maxBytes int // of a batch
 }
 
 func newWriter[R any](table string, cols []column[R], open func(*batch) (sink, error)) (*writer[R], error) {
-	w := &writer[R]{cols: cols, b: batch{table: table}}
+	w := &writer[R]{cols: cols, b: batch{table: table}, maxRows: batchRows, maxBytes: batchBytes}
 	for _, c := range cols {
 		w.b.cols = append(w.b.cols, cells{name: c.name, typ: c.typ, doc: c.doc})
 	}
@@ -89,7 +90,7 @@ func (w *writer[R]) add(r R) error {
 	}
 	w.b.rows++
 	w.rows++
-	if w.b.rows < batchRows && w.b.bytes < batchBytes {
+	if w.b.rows < w.maxRows && w.b.bytes < w.maxBytes {
 		return nil
 	}
 	return w.flush()
