@@ -216,6 +216,9 @@ func TestBatches(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if w.b.rows != 97 { // after batches of 3, by bytes, and three of 300
+				t.Errorf("%d rows wait for the next batch, want 97", w.b.rows)
+			}
 			if err := w.close(); err != nil {
 				t.Fatal(err)
 			}
