@@ -86,6 +86,15 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// What a process holds when it ends is not lost with it, and is of the layer
+// that is used of it.
+func TestLiveAtEnd(t *testing.T) {
+	r := ask(t, small(t)+"2300000000 ProcessEnd process=1 status=0\n", &analyze.Query{})
+	if p := r.Traces[0].Processes[0]; p.LiveAtEnd != 512 || p.Status == nil || *p.Status != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestNothing(t *testing.T) { // B3
 	r := ask(t, "part\n", &analyze.Query{})
 	var b bytes.Buffer

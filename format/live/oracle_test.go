@@ -369,7 +369,7 @@ func (g *generator) next() []format.Event {
 	case r < 32:
 		set(format.Alloc, g.pick(format.APIMemAlloc, format.APIMemAlloc, format.APIMemAllocManaged, format.APIMemAllocAsync, format.APITorch,
 			format.APICuPy, format.APIMemHostAlloc, format.APIArrayCreate, format.APIMemCreate, format.APIMemCreate, format.APICuPyAlloc))
-		e.Address, e.Object, e.Size = value, value, int64(g.Intn(5))*512
+		e.Address, e.Object, e.Size = value, value, int64(g.Intn(5))*512+int64(g.Intn(2))
 		e.CUctx = uint64(1 + g.Intn(2))
 		switch g.Intn(12) {
 		case 0:
@@ -499,7 +499,7 @@ func diff(t *testing.T, what, want, got string) {
 
 func TestAgainstOracle(t *testing.T) {
 	compared := 0
-	for seed := range int64(60) {
+	for seed := range int64(24) {
 		g, s, o := newGenerator(seed), New(), newOracle()
 		for i := range 400 {
 			for _, e := range g.next() {
@@ -513,7 +513,7 @@ func TestAgainstOracle(t *testing.T) {
 			}
 		}
 	}
-	if compared < 1000 {
+	if compared < 600 {
 		t.Fatalf("only %d comparisons", compared)
 	}
 }
@@ -522,7 +522,7 @@ func TestAgainstOracle(t *testing.T) {
 // missed what came before must give the state that wrote it, now and in all
 // that follows.
 func TestCheckpoint(t *testing.T) {
-	for seed := range int64(150) {
+	for seed := range int64(60) {
 		g, s, behind := newGenerator(seed), New(), New()
 		feed := func(n int, to ...*State) {
 			for range n {
