@@ -76,6 +76,7 @@ type round struct {
 // A leaving is a lane that will bring nothing more.
 type leaving struct {
 	lane    *lane
+	time    format.Time
 	dropped uint64
 	corrupt error // why it was closed, nil at its process's end
 }
@@ -375,7 +376,7 @@ func (d *drain) bury(p *process) ending {
 		if call, ok := l.ring.Call(); ok && format.Time(call.Since) <= p.end {
 			e.unfinished = append(e.unfinished, unfinishedCall{l, call})
 		}
-		d.out.left = append(d.out.left, leaving{lane: l, dropped: l.ring.Dropped()})
+		d.out.left = append(d.out.left, leaving{lane: l, time: p.end, dropped: l.ring.Dropped()})
 		d.unmap(l)
 	}
 	d.lanes = keep(d.lanes, func(l *lane) bool { return l.ring != nil })
@@ -400,7 +401,7 @@ func (d *drain) finish() {
 		time.Sleep(pace)
 	}
 	for _, l := range append([]*lane(nil), d.lanes...) {
-		d.out.left = append(d.out.left, leaving{lane: l, dropped: l.ring.Dropped()})
+		d.out.left = append(d.out.left, leaving{lane: l, time: ring.Now(), dropped: l.ring.Dropped()})
 		d.unmap(l)
 	}
 	for _, p := range d.processes {
@@ -426,7 +427,7 @@ func (d *drain) finish() {
 func (d *drain) abandon() {
 	d.listener.close()
 	for _, l := range append([]*lane(nil), d.lanes...) {
-		d.out.left = append(d.out.left, leaving{lane: l, dropped: l.ring.Dropped()})
+		d.out.left = append(d.out.left, leaving{lane: l, time: ring.Now(), dropped: l.ring.Dropped()})
 		d.unmap(l)
 	}
 	d.lanes = nil
@@ -510,8 +511,12 @@ func (d *drain) admit(n *newcomer) error {
 func (d *drain) adopt(key processKey, n *newcomer) *process {
 	now := ring.Now()
 	for k, old := range d.processes {
-		if k.pid == key.pid && k.start == key.start && !old.ended {
-			old.ended, old.end, old.status = true, min(now, format.Time(n.hello.Monotonic)), format.Unknown
+		if k.pid == key.pid && k.start == key.start {
+			// It may have been seen to die already: that was the new image's death.
+			if !old.ended {
+				old.end = now
+			}
+			old.ended, old.end, old.status = true, min(old.end, format.Time(n.hello.Monotonic)), format.Unknown
 			d.forgetPidfd(old)
 		}
 	}

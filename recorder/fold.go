@@ -109,7 +109,7 @@ func (f *fold) round(r *round) {
 		f.chunk(&r.chunks[i])
 	}
 	for i := range r.left {
-		f.left(&r.left[i], r.until)
+		f.left(&r.left[i])
 	}
 	for i := range r.ended {
 		f.ended(&r.ended[i])
@@ -164,7 +164,7 @@ func skipDefinitions(b []byte) []byte {
 
 // left ends a lane. What its counter has beyond the gaps seen stands after its
 // last event: a thread that was refused and then was silent.
-func (f *fold) left(v *leaving, until format.Time) {
+func (f *fold) left(v *leaving) {
 	l := v.lane
 	l.fold.gone = true
 	if v.corrupt != nil {
@@ -172,7 +172,7 @@ func (f *fold) left(v *leaving, until format.Time) {
 		f.s.say(v.corrupt.Error() + ": closed, its further events are lost")
 		return
 	}
-	f.order.add(l, piece{kind: pieceLeft, time: max(until, l.bound), dropped: v.dropped})
+	f.order.add(l, piece{kind: pieceLeft, time: v.time, dropped: v.dropped})
 }
 
 // ended ends a process: behind everything in all its lanes.

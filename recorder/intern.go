@@ -57,8 +57,31 @@ type tables struct {
 	devices map[int32]format.Device
 	told    map[int32]bool // ordinals whose DeviceInfo is in the trace
 	ranges  map[uint64]openScope
+	closed  generational[format.ScopeID] // by number, the latest: a program may still report what one measured
 	open    int // scopes
 	epoch   uint32
+}
+
+// maxClosed is how many ended scopes of a process can still be reported, at least.
+const maxClosed = 1024
+
+// close forgets an open scope with a number of its own.
+func (t *tables) close(number uint64, id format.ScopeID) {
+	delete(t.ranges, number)
+	t.closed.put(number, id)
+	if len(t.closed.young) >= maxClosed {
+		t.closed.turn()
+	}
+}
+
+// reported is the scope that a report with a number is about: open, or ended
+// lately; 0 for one that is not known.
+func (t *tables) reported(number uint64) format.ScopeID {
+	if o, ok := t.ranges[number]; ok {
+		return o.id
+	}
+	id, _ := t.closed.get(number)
+	return id
 }
 
 // An openScope is where a scope with a number of its own is found again.

@@ -140,7 +140,7 @@ func (f *fold) scopeRecord(l *lane, r ring.Record) {
 	case format.ScopeReset:
 		e.Scope = t.ranges[w.Range].id
 	case format.ScopeReport:
-		e.Scope, e.Note = t.ranges[w.Range].id, f.nameOf(t, w.Name)
+		e.Scope, e.Note = t.reported(w.Range), f.nameOf(t, w.Name)
 	default: // Mark, Unhooked
 		e.Name, e.Note = f.nameOf(t, w.Name), f.nameOf(t, w.Domain)
 	}
@@ -196,7 +196,7 @@ func (f *fold) closeScope(l *lane, w *format.WireScope) (id format.ScopeID, also
 		if !ok {
 			return 0, nil
 		}
-		delete(t.ranges, w.Range)
+		t.close(w.Range, o.id)
 		t.open--
 		if o.lane != nil { // perhaps another thread's
 			o.lane.fold.nest.remove(w.Range)
@@ -218,7 +218,7 @@ func (f *fold) endScope(l *lane, s scope, at format.Time) {
 	t := &l.process.tables
 	t.open--
 	if s.number != 0 {
-		delete(t.ranges, s.number)
+		t.close(s.number, s.id)
 	}
 	e := f.next(format.ScopeEnd, at, t.id, l.fold.tid)
 	e.Scope = s.id
