@@ -58,7 +58,7 @@ type tables struct {
 	told    map[int32]bool // ordinals whose DeviceInfo is in the trace
 	ranges  map[uint64]openScope
 	closed  generational[format.ScopeID] // by number, the latest: a program may still report what one measured
-	open    int // scopes
+	open    int                          // scopes
 	epoch   uint32
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,7 +62,7 @@ func must(t *testing.T, err error) {
 // The course of fastai's own example (spec/semantics.md §4.7), to the byte.
 func TestScopeReports(t *testing.T) {
 	var out bytes.Buffer
-	recordSelf(t, Options{}, func(r *Recorder) {
+	trace := recordSelf(t, Options{}, func(r *Recorder) {
 		p := &testPool{h: r.Hook()}
 		base := p.malloc(900)
 		b := p.malloc(100)
@@ -89,6 +90,57 @@ func TestScopeReports(t *testing.T) {
 `
 	if out.String() != want {
 		t.Errorf("printed\n%swant\n%s", out.String(), want)
+	}
+
+	// In the trace each printed report is one of that scope, so that an analysis
+	// can print them again: also the one after its end, and none that was silent.
+	events, defs := read(t, trace)
+	var begun format.ScopeID
+	var notes []string
+	for i := range events {
+		switch e := &events[i]; e.Kind {
+		case format.ScopeBegin:
+			begun = e.Scope
+			if defs.Name(e.Name) != "foobar" {
+				t.Errorf("the scope is called %q", defs.Name(e.Name))
+			}
+		case format.ScopeReport:
+			if e.Scope != begun || begun == 0 {
+				t.Errorf("a report is of scope %d, want %d", e.Scope, begun)
+			}
+			notes = append(notes, fmt.Sprintf("%v %s", e.Note != 0, defs.Name(e.Note)))
+		}
+	}
+	if got := strings.Join(notes, ", "); got != "false , true a, true b, true c, true frozen" {
+		t.Errorf("the trace's reports are %q", got)
+	}
+}
+
+// An empty name or note is there, an absent one is not: in the trace too.
+func TestScopeEmptyTexts(t *testing.T) {
+	var out bytes.Buffer
+	trace := recordSelf(t, Options{}, func(r *Recorder) {
+		must(t, r.Scope("").Output(&out).Report(""))
+		must(t, r.Scope("").Output(&out).Report())
+		must(t, r.AnonymousScope().Output(&out).Report(""))
+		must(t, r.AnonymousScope().Output(&out).Report())
+	})
+	const zero = "△Used Peaked MB:      0      0"
+	if want := zero + " (: )\n" + zero + " ()\n" + zero + " ()\n" + zero + "\n"; out.String() != want {
+		t.Errorf("printed\n%swant\n%s", out.String(), want)
+	}
+	events, _ := read(t, trace)
+	var got []string
+	for i := range events {
+		switch e := &events[i]; e.Kind {
+		case format.ScopeBegin:
+			got = append(got, fmt.Sprintf("name %v", e.Name != 0))
+		case format.ScopeReport:
+			got = append(got, fmt.Sprintf("note %v", e.Note != 0))
+		}
+	}
+	if want := "name true, note true, name true, note false, name false, note true, name false, note false"; strings.Join(got, ", ") != want {
+		t.Errorf("the trace has %q", got)
 	}
 }
 
