@@ -45,7 +45,7 @@ func (b *bench) round(r *round) {
 
 // rec is one record as a lane holds it.
 func rec(kind format.Kind, at, seq uint64) []byte {
-	w := format.WireEvent{WireHead: format.WireHead{Time: at, Seq: uint32(seq), Slots: 1, Kind: kind}, API: format.APIMemAlloc, Device: -1, Size: 1, Address: at}
+	w := format.WireEvent{WireHead: format.WireHead{Time: at, Seq: uint32(seq), Slots: 1, Kind: kind, Layer: format.LayerDriver}, Class: format.ClassDevice, API: format.APIMemAlloc, Device: -1, Size: 1, Address: at}
 	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&w)), unsafe.Sizeof(w))...)
 }
 
