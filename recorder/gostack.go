@@ -3,6 +3,7 @@ package recorder
 import (
 	"hash/maphash"
 	"runtime"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -30,10 +31,30 @@ type cachedStack struct {
 
 var pcSeed = maphash.MakeSeed()
 
-// caller is the stack of the function skip frames above its own caller.
-func (c *stackCache) caller(skip int) cachedStack {
+// ours are the methods that a program calls to tell us something: frames of
+// ours, and not of what happened, wherever they stand in a stack.
+var ours = [...]string{
+	"github.com/gpurec/gpurec/recorder.(*Hook).",
+	"github.com/gpurec/gpurec/recorder.(*Scope).",
+	"github.com/gpurec/gpurec/recorder.(*Recorder).",
+	"github.com/gpurec/gpurec/recorder.(*stackCache).",
+}
+
+// show reports whether a function stands in stacks. What the runtime starts
+// every goroutine with says nothing about the program.
+func show(function string) bool {
+	for _, p := range ours {
+		if strings.HasPrefix(function, p) {
+			return false
+		}
+	}
+	return function != "" && function != "runtime.goexit" && function != "runtime.main"
+}
+
+// caller is the stack of the program's own code at this moment.
+func (c *stackCache) caller() cachedStack {
 	var pcs [format.MaxFrames]uintptr
-	n := runtime.Callers(skip+2, pcs[:])
+	n := runtime.Callers(2, pcs[:])
 	if n == 0 {
 		return cachedStack{}
 	}
@@ -56,15 +77,13 @@ func (c *stackCache) caller(skip int) cachedStack {
 }
 
 // define resolves return addresses, functions inlined into others included.
-// What the runtime starts every goroutine with says nothing about the program
-// and is left out.
 func (c *stackCache) define(pcs []uintptr) cachedStack {
 	var s cachedStack
 	var wire []format.WireFrame
 	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
-		if f.Function != "" && f.Function != "runtime.goexit" && f.Function != "runtime.main" {
+		if show(f.Function) {
 			f = runtime.Frame{Function: f.Function, File: f.File, Line: f.Line}
 			code, ok := c.codes[f]
 			if !ok {

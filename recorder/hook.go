@@ -110,7 +110,7 @@ func (h *Hook) MallocPost(device int, size, memSize int64, memPtr, pmemID uint64
 func (h *Hook) FreePre(device int, memSize int64, memPtr, pmemID uint64) {
 	e := event(format.Free, format.APIGoPool, device)
 	e.Address, e.B = memPtr, pmemID
-	h.r.event(&e, nil, 1)
+	h.r.event(&e, nil)
 	h.begin(opened{callFree, device, 0, memSize, memPtr, pmemID}) // its duration is the pool's, not ours
 }
 
@@ -122,7 +122,7 @@ func (h *Hook) FreePost(device int, memSize int64, memPtr, pmemID uint64) {
 	}
 	e := event(format.FreeDone, format.APIGoPool, device)
 	e.Address, e.B = memPtr, pmemID
-	h.r.event(&e, &format.WireCall{Duration: d, Free: format.Unknown}, 1)
+	h.r.event(&e, &format.WireCall{Duration: d, Free: format.Unknown})
 }
 
 // Release says that memory an AllocPost gave is about to go back to the driver.
@@ -130,7 +130,7 @@ func (h *Hook) FreePost(device int, memSize int64, memPtr, pmemID uint64) {
 func (h *Hook) Release(device int, memPtr uint64) {
 	e := event(format.Free, format.APIGoFree, device)
 	e.Address = memPtr
-	h.r.event(&e, nil, 1)
+	h.r.event(&e, nil)
 }
 
 // publish sends an Alloc, or what it is when it failed. A negative size is the
@@ -142,7 +142,7 @@ func (h *Hook) publish(e *format.WireEvent, duration int64, failed bool) {
 		e.Kind, e.Address = format.AllocFailed, 0
 		c.Status = outOfMemory
 	}
-	h.r.event(e, &c, 2)
+	h.r.event(e, &c)
 }
 
 // outOfMemory is CUDA_ERROR_OUT_OF_MEMORY: the callbacks do not say why a call

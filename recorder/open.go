@@ -86,10 +86,9 @@ func (r *Recorder) Close() (Summary, error) {
 	return s, err
 }
 
-// event publishes one event with its stack and device; skip is the number of
-// frames above the caller's caller that are ours.
-func (r *Recorder) event(e *format.WireEvent, call *format.WireCall, skip int) {
-	stack := r.stacks.caller(skip + 1)
+// event publishes one event with its stack and device.
+func (r *Recorder) event(e *format.WireEvent, call *format.WireCall) {
+	stack := r.stacks.caller()
 	e.Stack = stack.key
 	defs := r.device(e.Device, stack.definitions)
 	// A full lane has counted the record, and the trace says how many are missing.

@@ -257,7 +257,7 @@ func (s *Scope) send(kind format.Kind, note ...string) error {
 		if s.named {
 			w.Name = name(s.name)
 		}
-		stack := s.r.stacks.caller(2)
+		stack := s.r.stacks.caller()
 		w.Stack = stack.key
 		defs = append(defs, stack.definitions...)
 	case len(note) > 0:

@@ -301,7 +301,7 @@ func TestDo(t *testing.T) {
 	must(t, err)
 	os.Stdout = wr
 	defer func() { os.Stdout = stdout }()
-	recordSelf(t, Options{}, func(r *Recorder) {
+	trace := recordSelf(t, Options{}, func(r *Recorder) {
 		p := &testPool{h: r.Hook()}
 		r.Do("f", func() { p.malloc(2) })
 		func() {
@@ -316,6 +316,21 @@ func TestDo(t *testing.T) {
 	wr.Close()
 	var out bytes.Buffer
 	out.ReadFrom(rd)
+	events, defs := read(t, trace)
+	for i := range events {
+		switch e := &events[i]; e.Kind {
+		case format.Alloc, format.ScopeBegin:
+			ids, _ := defs.Walk(e.Stack, nil)
+			var names []string
+			for _, id := range ids {
+				f, _ := defs.Frame(id)
+				names = append(names, f.Function)
+			}
+			if len(names) == 0 || strings.Contains(strings.Join(names, " "), "(*Recorder)") || !strings.Contains(names[len(names)-1], "TestDo") && e.Kind == format.ScopeBegin {
+				t.Errorf("the stack of %s is %q", e.Kind, names)
+			}
+		}
+	}
 	if want := "△Used Peaked MB:      2      0 (f: exit)\n△Used Peaked MB:      3      0 (g: exit)\n"; out.String() != want {
 		t.Errorf("printed\n%swant\n%s", out.String(), want)
 	}
