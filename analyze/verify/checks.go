@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
@@ -95,8 +96,8 @@ func (v *verifier) lane(e *format.Event) {
 		v.lanes[k] = l
 	}
 	if e.Kind == format.Lost {
-		v.r.Lost += max(e.Size, 0)
-		l.lost += max(e.Size, 0)
+		add(&v.r.Lost, max(e.Size, 0))
+		add(&l.lost, max(e.Size, 0))
 		return
 	}
 	switch {
@@ -106,14 +107,22 @@ func (v *verifier) lane(e *format.Event) {
 	case e.Seq == 0: // a row that the recorder made, or a text twin without numbers
 		return
 	case l.numbered && e.Seq > l.last:
-		if missing := int64(e.Seq - l.last - 1); missing > 0 {
+		if missing := int64(min(e.Seq-l.last-1, math.MaxInt64)); missing > 0 {
 			v.r.Gaps++
-			if missing > l.lost {
-				v.r.Unaccounted += missing - l.lost
-			}
+			add(&v.r.Unaccounted, max(missing-l.lost, 0))
 		}
 	}
 	l.numbered, l.last, l.lost = true, e.Seq, 0
+}
+
+// add adds n, which is not negative, and stays at the largest there is: a
+// damaged file may claim any number.
+func add(to *int64, n int64) {
+	if *to > math.MaxInt64-n {
+		*to = math.MaxInt64
+		return
+	}
+	*to += n
 }
 
 // restart forgets what a gap between parts makes void.
@@ -134,6 +143,7 @@ type checkpoint struct {
 	rows    map[format.Event]int
 	n       int64
 	ended   bool
+	after   int64 // rows that came although it had ended
 }
 
 // settled is e as far as event order alone determines it. What a checkpoint
@@ -157,7 +167,7 @@ func settled(e *format.Event) (format.Event, bool) {
 
 func (v *verifier) checkpointRow(c *checkpoint, e *format.Event) {
 	if c.ended {
-		v.fault("%s: a %s row after the checkpoint's end", c.path, e.Kind)
+		c.after++
 		return
 	}
 	if e.Kind != format.CheckpointEnd {

@@ -107,11 +107,22 @@ type verifier struct {
 	broken bool // the part before was not read to its end
 }
 
-func (v *verifier) fault(f string, a ...any) { v.r.Faults = append(v.r.Faults, fmt.Sprintf(f, a...)) }
-func (v *verifier) partial(f string, a ...any) {
-	v.r.Partial = append(v.r.Partial, fmt.Sprintf(f, a...))
+func (v *verifier) fault(f string, a ...any)   { find(&v.r.Faults, f, a) }
+func (v *verifier) partial(f string, a ...any) { find(&v.r.Partial, f, a) }
+func (v *verifier) note(f string, a ...any)    { find(&v.r.Notes, f, a) }
+
+// maxFindings bounds each list: a trace of a hundred thousand damaged parts
+// needs no line for each.
+const maxFindings = 100
+
+func find(list *[]string, f string, a []any) {
+	switch n := len(*list); {
+	case n < maxFindings:
+		*list = append(*list, fmt.Sprintf(f, a...))
+	case n == maxFindings:
+		*list = append(*list, fmt.Sprintf("and more than these %d", maxFindings))
+	}
 }
-func (v *verifier) note(f string, a ...any) { v.r.Notes = append(v.r.Notes, fmt.Sprintf(f, a...)) }
 
 // part reads one part:
 //
@@ -191,6 +202,9 @@ func (v *verifier) events(ctx context.Context, p *format.Part, row *Part, used *
 	var first, last, before format.Time
 	any := false
 	defer func() {
+		if c.after > 0 {
+			v.fault("%s: %d rows of a checkpoint after its end", p.Path(), c.after)
+		}
 		if any {
 			from, to := int64(first-v.start), int64(last-v.start)
 			row.First, row.Last = &from, &to

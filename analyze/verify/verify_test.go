@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -128,6 +129,10 @@ func TestVerify(t *testing.T) {
 			"faulty", "rows and says", nil},
 		{"a checkpoint without end", fine, func(i int, rows []format.Event) []format.Event { return rows[:len(rows)-1] },
 			"faulty", "no whole checkpoint", nil},
+		{"rows after a checkpoint's end", fine, func(i int, rows []format.Event) []format.Event { return append(rows, rows[0], rows[0]) },
+			"faulty", "2 rows of a checkpoint after its end", nil},
+		{"numbers beyond all sums", [][]format.Event{{lost(1, 1<<62), lost(2, 1<<62), lost(3, 1<<62), alloc(4, 1, 0x1, 1), alloc(5, 1<<63+9, 0x2, 1), alloc(6, 1<<64-1, 0x3, 1)}}, nil,
+			"faulty", "9223372036854775807 events were lost", func(r *Report) bool { return r.Unaccounted == math.MaxInt64 }},
 		{"older rows are legal", [][]format.Event{{alloc(5, 1, 0x100, 1), alloc(4, 2, 0x200, 1), alloc(4, 3, 0x300, 1), free(3, 4, 0x300)}}, nil,
 			"sound", "", func(r *Report) bool { return r.Regressions == 2 && *r.Parts[0].First == 3 && *r.Parts[0].Last == 5 }},
 		{"a gap that Lost counts", [][]format.Event{{alloc(1, 1, 0x100, 1), lost(2, 4), alloc(3, 6, 0x200, 1)}}, nil,
@@ -255,6 +260,16 @@ func TestDamage(t *testing.T) {
 				t.Errorf("text %q, %v", b.String(), err)
 			}
 		})
+	}
+}
+
+func TestFindingsAreBounded(t *testing.T) {
+	var list []string
+	for i := range 3 * maxFindings {
+		find(&list, "finding %d", []any{i})
+	}
+	if len(list) != maxFindings+1 || list[maxFindings-1] != "finding 99" || list[maxFindings] != "and more than these 100" {
+		t.Errorf("%d findings, the last %q", len(list), list[len(list)-1])
 	}
 }
 
