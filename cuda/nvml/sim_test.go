@@ -59,7 +59,8 @@ var simulated = sync.OnceValues(func() (string, error) {
 	return dir, errors.Join(
 		cc("libnvidia-ml.so.1", "nvml.map", "nvml.c", "sim.c"),
 		cc("libcuda.so.1", "cuda.map", driver...),
-		cc("hold", "", "testdata/hold.c"))
+		cc("hold", "", "testdata/hold.c"),
+		cc("visible", "", "testdata/visible.c"))
 })
 
 var simulatedDir string // set where the library was built
