@@ -5,8 +5,12 @@
 //	api.go      the one list of functions and sources that cause events
 //	event.go    Event and the rows beside it: Frame, Stack, Process, Device, Sample, Meta
 //	wire.go     records in a lane and the lane's header (generates the C header and the Python constants)
-//	schema.go   the same rows as Arrow tables
-//	writer.go, reader.go, text.go    parts on disk, and their text twin
+//	schema.go   the same rows as Arrow tables: the columns, each a field of its row's struct
+//	batch.go, shape.go, frame.go     rows as columns, the bytes around them, one table's file
+//	defs.go     what events refer to, by id
+//	writer.go, part.go, reader.go    a trace's directory and its parts
+//	text.go, textread.go, textdefs.go, textfield.go    the text twin, out and in
+//	errors.go   what can be wrong with a trace, and where
 //
 // It promises that a kind, a size, a name or a layout stands here once and is
 // generated elsewhere; that a reader survives any bytes with a typed error and

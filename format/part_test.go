@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v15/arrow/ipc"
 )
@@ -317,6 +318,31 @@ func TestReadWhileItGrows(t *testing.T) {
 	}
 }
 
+func TestFlushEvery(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		every time.Duration
+		want  int
+	}{{"never by itself", 0, 0}, {"not yet", time.Hour, 0}, {"over at each row", 1, 3}} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "t.gpurec")
+			w, err := Create(dir, Meta{}, WriterOptions{FlushEvery: c.every})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close(nil)
+			for range 3 {
+				if err := errors.Join(w.Event(&Event{Kind: Mark, Device: NoDevice}), w.Sample(&Sample{})); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, _, _ := readEvents(open(t, dir).Parts()[0]); len(got) != c.want {
+				t.Errorf("%d events on disk, want %d", len(got), c.want)
+			}
+		})
+	}
+}
+
 func TestOpenErrors(t *testing.T) {
 	dir := record(t, randomEvents(10, 1), 0, WriterOptions{})
 	meta := func(s string) func(t *testing.T) string {
@@ -365,9 +391,9 @@ func TestOpenErrors(t *testing.T) {
 
 func TestMissingPieces(t *testing.T) {
 	for _, c := range []struct {
-		name, remove   string
-		events, defs   string // of the error's text
-		gone, growing_ bool
+		name, remove  string
+		events, defs  string // of the error's text
+		gone, growing bool
 	}{
 		{"part", "", "no such file", "no such file", true, false},
 		{"events", "events.arrow", "truncated at batch 0 (byte 0)", "", false, true},
@@ -379,7 +405,7 @@ func TestMissingPieces(t *testing.T) {
 			os.RemoveAll(filepath.Join(dir, "00000", c.remove))
 			_, _, err := readEvents(tr.Parts()[0])
 			match(t, "events", err, c.events)
-			if errors.Is(err, fs.ErrNotExist) != c.gone || errors.Is(err, ErrTruncated) != c.growing_ {
+			if errors.Is(err, fs.ErrNotExist) != c.gone || errors.Is(err, ErrTruncated) != c.growing {
 				t.Errorf("events: %v is of the wrong kind", err)
 			}
 			match(t, "definitions", tr.Parts()[0].LoadDefs(NewDefs()), c.defs)

@@ -29,8 +29,11 @@ const maxMeta = 16 << 20
 // A part alone, with no trace.json beside it, answers too; its Meta is empty.
 func Open(path string) (*Trace, error) {
 	fi, err := os.Stat(path)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &NotTraceError{path, pathless(err)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open a trace: %w", err)
 	}
 	dir := path
 	if !fi.IsDir() {
@@ -85,8 +88,11 @@ func partIndex(name string) (int, bool) {
 
 func readMeta(path string) (m Meta, err error) {
 	f, err := os.Open(path)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return m, &NotTraceError{path, pathless(err)}
+	}
+	if err != nil {
+		return m, fmt.Errorf("open a trace: %w", err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxMeta+1))
