@@ -166,24 +166,23 @@ API nvmlReturn_t nvmlShutdown(void)
 
 API const char *nvmlErrorString(nvmlReturn_t res)
 {
-	switch (res) {
-	case NVML_SUCCESS:
-		return "Success";
-	case NVML_ERROR_UNINITIALIZED:
-		return "Uninitialized";
-	case NVML_ERROR_INVALID_ARGUMENT:
-		return "Invalid Argument";
-	case NVML_ERROR_NOT_SUPPORTED:
-		return "Not Supported";
-	case NVML_ERROR_NOT_FOUND:
-		return "Not Found";
-	case NVML_ERROR_INSUFFICIENT_SIZE:
-		return "Insufficient Size";
-	case NVML_ERROR_GPU_IS_LOST:
-		return "GPU is lost";
-	case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
-		return "Argument version mismatch";
-	}
+	static const struct {
+		nvmlReturn_t code;
+		const char *text;
+	} errors[] = {
+		{NVML_SUCCESS, "Success"},
+		{NVML_ERROR_UNINITIALIZED, "Uninitialized"},
+		{NVML_ERROR_INVALID_ARGUMENT, "Invalid Argument"},
+		{NVML_ERROR_NOT_SUPPORTED, "Not Supported"},
+		{NVML_ERROR_NOT_FOUND, "Not Found"},
+		{NVML_ERROR_INSUFFICIENT_SIZE, "Insufficient Size"},
+		{NVML_ERROR_GPU_IS_LOST, "GPU is lost"},
+		{NVML_ERROR_ARGUMENT_VERSION_MISMATCH, "Argument version mismatch"},
+	};
+
+	for (unsigned i = 0; i < sizeof errors / sizeof *errors; i++)
+		if (errors[i].code == res)
+			return errors[i].text;
 	return "Unknown Error";
 }
 
@@ -399,9 +398,7 @@ API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t dev, unsigned *out)
 
 API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t dev, unsigned *out)
 {
-	CHECK(dev, out);
-	*out = 0;
-	return NVML_SUCCESS;
+	return nvmlDeviceIsMigDeviceHandle(dev, out);
 }
 
 API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t dev, unsigned index, nvmlDevice_t *out)
