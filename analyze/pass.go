@@ -49,6 +49,7 @@ type Pass struct {
 	sampled  bool // and there were some
 	comp     *Completeness
 	prefix   string
+	step     func(events int)
 }
 
 // Matches reports whether e passes those fields of the query.
@@ -89,29 +90,36 @@ func Seconds(ns int64) string { return strconv.FormatFloat(float64(ns)/1e9, 'f',
 
 // Run opens the traces and feeds a each of them, in order. The error is about
 // what makes an answer impossible; what only makes it partial is in the
-// Completeness. progress, where not nil, hears how many parts are done.
-func Run(ctx context.Context, paths []string, q *Query, a Answer, progress func(done, of int)) (*Completeness, error) {
+// Completeness. progress, where not nil, hears after each batch how many events
+// are done, of how many that the recorders counted: 0 where one did not say.
+func Run(ctx context.Context, paths []string, q *Query, a Answer, progress func(done, of int64)) (*Completeness, error) {
 	c := &Completeness{}
 	var traces []*format.Trace
-	parts := 0
+	var of int64
+	counted := true
 	for _, path := range paths {
 		t, err := format.Open(path)
 		if err != nil {
 			return nil, err
 		}
 		traces = append(traces, t)
-		parts += len(t.Parts())
+		n := int64(t.Meta().Stats.Events)
+		of += n
+		counted = counted && n > 0
 	}
-	done := 0
+	if !counted {
+		of = 0
+	}
+	var done int64
 	for _, t := range traces {
 		one := &Completeness{}
 		p := &Pass{Trace: t, Defs: format.NewDefs(), State: live.New(), comp: one}
-		step := func() {
-			if done++; progress != nil {
-				progress(done, parts)
+		p.step = func(n int) {
+			if done += int64(n); progress != nil {
+				progress(done, of)
 			}
 		}
-		if err := p.run(ctx, q, a, step); err != nil {
+		if err := p.run(ctx, q, a); err != nil {
 			return nil, err
 		}
 		p.judge(one)
@@ -139,9 +147,14 @@ func Run(ctx context.Context, paths []string, q *Query, a Answer, progress func(
 //  4. of the last part of a growing trace the definitions are loaded again,
 //     because events may have come meanwhile; a row always comes after its
 //     definitions, so they are all there then.
-func (p *Pass) run(ctx context.Context, q *Query, a Answer, step func()) error {
+func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 	meta := p.Trace.Meta()
-	loadDefs(p.Trace, p.Defs)
+	parts := p.Trace.Parts()
+	for i, part := range parts {
+		if err := part.LoadDefs(p.Defs); !p.growing(i) {
+			p.comp.damage(err, false)
+		}
+	}
 	p.filter = newFilter(q, p.Defs)
 	p.from, p.to = q.From.bound(&meta), q.To.bound(&meta)
 	scan := prescan{from: scopeMoment(q.From), to: scopeMoment(q.To)}
@@ -167,11 +180,10 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer, step func()) error {
 	if err := a.Begin(p); err != nil {
 		return err
 	}
-	parts := p.Trace.Parts()
 	stopped := false
 	for i, part := range parts {
 		p.gap(parts, i)
-		growing := meta.Ending == format.EndGrowing && i == len(parts)-1
+		growing := p.growing(i)
 		err := p.part(ctx, part, a, needs.Samples)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -184,10 +196,9 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer, step func()) error {
 		if !stopped {
 			p.comp.damage(err, growing)
 		}
-		if growing || errors.Is(err, format.ErrTruncated) {
-			p.comp.damage(part.LoadDefs(p.Defs), growing)
+		if growing {
+			p.comp.damage(part.LoadDefs(p.Defs), true)
 		}
-		step()
 		if stopped {
 			break
 		}
@@ -199,6 +210,11 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer, step func()) error {
 		p.enter(a)
 	}
 	return a.End(p)
+}
+
+// growing reports whether the i-th part may still be written.
+func (p *Pass) growing(i int) bool {
+	return p.Trace.Meta().Ending == format.EndGrowing && i == len(p.Trace.Parts())-1
 }
 
 // gap says which parts are not there before the i-th.
@@ -270,6 +286,7 @@ func (p *Pass) part(ctx context.Context, part *format.Part, a Answer, samples bo
 				return err
 			}
 		}
+		p.step(len(batch))
 	}
 }
 

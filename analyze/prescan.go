@@ -3,7 +3,6 @@ package analyze
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
@@ -99,14 +98,4 @@ func (s *prescan) run(ctx context.Context, t *format.Trace, defs *format.Defs, p
 		}
 	}
 	return nil
-}
-
-// loadDefs loads the definitions of all parts, as far as they can be read; the
-// pass says what could not.
-func loadDefs(t *format.Trace, defs *format.Defs) {
-	for _, p := range t.Parts() {
-		if err := p.LoadDefs(defs); err != nil && err != io.EOF {
-			continue
-		}
-	}
 }

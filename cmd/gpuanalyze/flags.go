@@ -136,8 +136,8 @@ func parseMoment(flag, s string) (analyze.Moment, error) {
 // answer runs an answer over the traces, with a progress bar where somebody
 // looks and it takes long.
 func (a *analysis) answer(ctx context.Context, stderr io.Writer, traces []string, q *analyze.Query, ans analyze.Answer) (*analyze.Completeness, error) {
-	var progress func(done, of int)
-	if bar := newProgress(stderr); bar != nil {
+	var progress func(done, of int64)
+	if bar := newProgress(stderr, "events"); bar != nil {
 		progress = bar.show
 		defer bar.clear()
 	}
@@ -173,14 +173,17 @@ func writeJSON(w io.Writer, v any) error {
 // A progress is one line that overwrites itself.
 type progress struct {
 	w     io.Writer
+	what  string // of which there are so many
 	start time.Time
-	shown bool
+	last  time.Time
 }
 
-// progressAfter is how long work may take before it is worth a line.
-const progressAfter = time.Second
+const (
+	progressAfter = time.Second            // how long work may take before it is worth a line
+	progressEvery = 200 * time.Millisecond // between two lines
+)
 
-func newProgress(stderr io.Writer) *progress {
+func newProgress(stderr io.Writer, what string) *progress {
 	f, ok := stderr.(*os.File)
 	if !ok {
 		return nil
@@ -188,19 +191,24 @@ func newProgress(stderr io.Writer) *progress {
 	if fi, err := f.Stat(); err != nil || fi.Mode()&os.ModeCharDevice == 0 {
 		return nil
 	}
-	return &progress{w: stderr, start: time.Now()}
+	return &progress{w: stderr, what: what, start: time.Now()}
 }
 
-func (p *progress) show(done, of int) {
-	if time.Since(p.start) < progressAfter || done >= of {
+func (p *progress) show(done, of int64) {
+	now := time.Now()
+	if now.Sub(p.start) < progressAfter || now.Sub(p.last) < progressEvery {
 		return
 	}
-	p.shown = true
-	fmt.Fprintf(p.w, "\r%d of %d parts", done, of)
+	p.last = now
+	if of >= done {
+		fmt.Fprintf(p.w, "\r%d %% of %d %s", 100*done/max(of, 1), of, p.what)
+		return
+	}
+	fmt.Fprintf(p.w, "\r%d %s", done, p.what)
 }
 
 func (p *progress) clear() {
-	if p.shown {
+	if !p.last.IsZero() {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }

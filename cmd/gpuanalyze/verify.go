@@ -44,9 +44,9 @@ func runVerify(ctx context.Context, stdout, stderr io.Writer, args []string) err
 			return err
 		}
 		var show func(done, of int)
-		bar := newProgress(stderr)
+		bar := newProgress(stderr, "parts")
 		if bar != nil {
-			show = bar.show
+			show = func(done, of int) { bar.show(int64(done), int64(of)) }
 		}
 		r, err := verify.Verify(ctx, t, show)
 		if bar != nil {
