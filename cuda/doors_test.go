@@ -143,7 +143,7 @@ func TestEpoch(t *testing.T) {
 // goes on: it must never hang with its recorder.
 func TestRecorderIsGone(t *testing.T) {
 	r := newReceiver(t)
-	r.onFull, r.budget = 1, 1e9
+	r.wait.Store(true)
 	r.paused.Store(true)
 	lanes, _ := guest(t, r, program{e: Environment{LaneSize: format.MinLaneSize, OnFull: "wait"}}, "start", "full")
 	if lanes[0].dropped == 0 {

@@ -18,18 +18,17 @@ const programs = "../testdata/programs/"
 func TestStorm(t *testing.T) {
 	storm := cc(t, "storm", programs+"storm.c", "-lpthread", "-ldl")
 	for _, row := range []struct {
-		name   string
-		e      Environment
-		onFull uint32
-		lost   bool
+		name string
+		e    Environment
+		lost bool
 	}{
-		{name: "wait loses nothing", e: Environment{OnFull: "wait"}, onFull: 1},
+		{name: "wait loses nothing", e: Environment{OnFull: "wait"}},
 		{name: "a small lane drops and counts", e: Environment{LaneSize: format.MinLaneSize}, lost: true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			const threads, events = 4, 20000
 			r := newReceiver(t)
-			r.onFull, r.budget = row.onFull, 1e9
+			r.wait.Store(!row.lost)
 			r.paused.Store(row.lost)
 			lanes, _ := program{e: row.e, args: []string{storm, "--threads", fmt.Sprint(threads), "--events", fmt.Sprint(events)}}.run(t, r)
 			var got, lost uint64
@@ -52,7 +51,7 @@ func TestStorm(t *testing.T) {
 func TestOrderOfEffect(t *testing.T) {
 	storm := cc(t, "storm", programs+"storm.c", "-lpthread", "-ldl")
 	r := newReceiver(t)
-	r.onFull, r.budget = 1, 1e9
+	r.wait.Store(true)
 	lanes, _ := program{e: Environment{OnFull: "wait"}, args: []string{storm, "--threads", "4", "--events", "20000"}}.run(t, r)
 	var at []int
 	for range lanes {

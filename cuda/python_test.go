@@ -114,7 +114,7 @@ func TestPythonStacks(t *testing.T) {
 			t.Run(version+"/"+mode, func(t *testing.T) {
 				t.Parallel()
 				r := newReceiver(t)
-				r.onFull, r.budget = 1, 1e9
+				r.wait.Store(true)
 				lanes, printed := program{args: []string{python, "testdata/stacks.py", mode}}.run(t, r)
 				recorded := stacks(t, lanes)
 				if len(recorded) < 30 {

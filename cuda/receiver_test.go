@@ -26,8 +26,7 @@ type receiver struct {
 	t      *testing.T
 	path   string
 	fd     int
-	onFull uint32
-	budget uint64
+	wait   atomic.Bool // lets full lanes wait, a second each second
 	paused atomic.Bool // reads no lane: they fill up
 
 	mu    sync.Mutex
@@ -151,7 +150,9 @@ func (r *receiver) accept() bool {
 		r.t.Errorf("map: %v", err)
 		return true
 	}
-	l.c.Attend(r.onFull, r.budget)
+	if r.wait.Load() {
+		l.c.Attend(1, 1e9)
+	}
 	r.mu.Lock()
 	r.lanes = append(r.lanes, &l)
 	r.mu.Unlock()

@@ -47,7 +47,7 @@ func TestNVTX(t *testing.T) {
 		env  []string
 	}{
 		{"alone", nil},
-		{"in front of another tool", []string{format.EnvNVTXChain + "=" + tool}},
+		{"chained in front of another tool", []string{format.EnvNVTXChain + "=" + tool}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			lanes, out := program{args: []string{main, a, b}, env: row.env}.run(t, newReceiver(t))

@@ -48,8 +48,10 @@ bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size)
 /* Just before a real call that takes memory. */
 void call_go(struct call *c)
 {
-	gpurec_publish_defs(c->t);
-	c->start = gpurec_now();
+	if (c->t->ndefs > 0) {
+		gpurec_publish_defs(c->t);
+		c->start = gpurec_now();
+	}
 	errno = c->err;
 }
 
@@ -94,8 +96,8 @@ void call_give(struct call *c)
 {
 	c->r.e.size = c->r.e.kind == GPUREC_KIND_UNMAP ? c->r.e.size : -1; /* replay knows what the address holds */
 	c->r.e.a = -1;
-	gpurec_publish(c->t, &c->r, 2, 0);
-	c->start = gpurec_now();
+	if (gpurec_publish(c->t, &c->r, 2, 0))
+		c->start = c->r.e.time;
 	errno = c->err;
 }
 

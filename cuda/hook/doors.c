@@ -116,7 +116,10 @@ EXPORT proc_v2 cuGetProcAddress_v2;
 EARLY static dlsym_fn *real_dlsym(void)
 {
 	void *f = __atomic_load_n(&gpurec_real_dlsym, __ATOMIC_ACQUIRE);
-	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+	/* The oldest first, which every glibc has and which is the same function: a
+	 * version that is missing would be reported through malloc, and a preloaded
+	 * malloc that asks dlsym for the real one would come back here. */
+	static const char *const versions[] = {OLDEST, "GLIBC_2.17", "GLIBC_2.34"};
 	for (unsigned i = 0; f == NULL && i < sizeof versions / sizeof versions[0]; i++)
 		f = old_dlvsym(RTLD_NEXT, "dlsym", versions[i]);
 	__atomic_store_n(&gpurec_real_dlsym, f, __ATOMIC_RELEASE);

@@ -372,15 +372,6 @@ API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t dev, nvmlPciInfo_t *out)
 	return NVML_SUCCESS;
 }
 
-API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t dev, int *major, int *minor)
-{
-	CHECK(dev, major);
-	CHECK(dev, minor);
-	*major = 9;
-	*minor = 0;
-	return NVML_SUCCESS;
-}
-
 /* There is no MIG here. */
 API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t dev, unsigned *current, unsigned *pending)
 {
