@@ -524,6 +524,14 @@ func (d *drain) adopt(key processKey, n *newcomer) *process {
 	p.row = format.Process{PID: key.pid, Parent: format.Unknown, StartTime: key.start, Image: key.image, Rank: format.Unknown,
 		Begin: format.Time(n.hello.Monotonic), End: format.Unknown, Status: format.Unknown}
 	describe(&p.row)
+	if p.row.Command == "" { // gone already; a fork's other processes are the same program
+		for k, o := range d.processes {
+			if k.image == key.image && o.row.Command != "" {
+				p.row.Executable, p.row.Command, p.row.Rank = o.row.Executable, o.row.Command, o.row.Rank
+				break
+			}
+		}
+	}
 	d.processes[key] = p
 	if p.pidfd >= 0 {
 		if err := d.watch(p.pidfd); err != nil {

@@ -108,6 +108,11 @@ func (f *fold) threadBegin(l *lane, r ring.Record) {
 	if l.fold.name != "" {
 		e.Name = f.name(l.fold.name)
 	}
+	if t := &l.process.tables; t.row.Command == "" && l.fold.name != "" {
+		// It had gone before /proc could be asked: the name is what is left of it.
+		t.row.Command = l.fold.name
+		f.page.processes = append(f.page.processes, t.row)
+	}
 	f.emit(e, false)
 }
 

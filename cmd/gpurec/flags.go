@@ -60,7 +60,7 @@ func (s *size) Set(text string) error {
 	shift, ok := map[string]int{"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20,
 		"g": 30, "gb": 30, "gib": 30, "t": 40, "tb": 40, "tib": 40}[unit]
 	n, err := strconv.ParseFloat(digits, 64)
-	if err != nil || !ok || n < 0 || n*float64(int64(1)<<shift) > 1<<62 {
+	if err != nil || !ok || !(n >= 0) || n*float64(int64(1)<<shift) > 1<<62 {
 		return fmt.Errorf("%q is not a size; write bytes, or a number with KiB, MiB or GiB", text)
 	}
 	*s = size(n * float64(int64(1)<<shift))
