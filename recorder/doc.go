@@ -14,6 +14,8 @@
 //	nest.go       which scope is a thread's innermost
 //	write.go      pages to format.Writer
 //	launch.go     a command, its signals and its status
+//	open.go       a Go program that records itself       gostack.go its stacks
+//	hook.go       its pool's six callbacks               scope.go, report.go  measured blocks
 //
 // It promises that the traced program never waits for it (unless asked, within
 // a budget); that what a process published before its death is in the trace;
