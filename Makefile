@@ -45,6 +45,27 @@ check:
 test-go: hook
 	$(GO) test -race ./...
 
+# The simulated GPU's own test, and the programs of testdata/programs on it.
+test-c:
+	cuda/hook/fake/test/run.sh
+
+# The Python package on each CPython the machine has, and the comparer of the
+# H200's evidence.
+test-python:
+	@for v in 3.9 3.10 3.11 3.12 3.13; do \
+		found=; \
+		for p in python$$v $$HOME/.pyenv/versions/$$v.*/bin/python3; do \
+			if [ -z "$$found" ] && "$$p" -c 0 2>/dev/null; then found=$$p; fi; \
+		done; \
+		if [ -n "$$found" ]; then echo "== Python $$v"; "$$found" -m unittest discover -s cuda/python/tests; \
+		else echo "== Python $$v: skipped, there is none here"; fi; \
+	done
+	$(PYTHON) -m unittest discover -s testdata/h200
+
+# Parts as they lie, and exports, in the tools that people open them with.
+test-interop: build $(VENV)/ok
+	$(VENV)/bin/python analyze/export/interop/test_interop.py bin/gpuanalyze
+
 # gpuanalyze runs where there is no GPU and no C library of ours.
 cross:
 	for os in linux darwin windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -o /dev/null ./cmd/gpuanalyze; done
