@@ -163,7 +163,7 @@ func wireEvent(kind format.Kind, api format.API, address uint64, size int64) *fo
 // that had its address before (A1, A2), and nothing may be missing (E2).
 func TestOrder(t *testing.T) {
 	s := record(t, Options{Wait: true})
-	const threads, steps, addresses = 8, 5_000, 16
+	const threads, steps, addresses = 8, 3_000, 16
 	free := make(chan uint64, addresses)
 	for i := range addresses {
 		free <- uint64(i+1) << 12
@@ -386,7 +386,7 @@ func TestView(t *testing.T) {
 // must not wait for a lane that drain has no room to read.
 func TestSmallQueue(t *testing.T) {
 	s := record(t, Options{Wait: true, QueueBytes: 1})
-	const threads, each = 6, 20_000
+	const threads, each = 6, 10_000
 	var work sync.WaitGroup
 	for th := range threads {
 		work.Add(1)
