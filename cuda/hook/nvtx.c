@@ -62,8 +62,8 @@ enum {
 	CORE_SIZE = 16
 };
 enum {
-	DomainMarkEx = 1, DomainRangeStartEx, DomainRangeEnd, DomainRangePushEx, DomainRangePop, DomainRegisterStringA = 10,
-	DomainRegisterStringW, DomainCreateA, DomainCreateW, DomainDestroy, CORE2_SIZE = 16
+	DomainMarkEx = 1, DomainRangeStartEx, DomainRangeEnd, DomainRangePushEx, DomainRangePop, DomainResourceCreate,
+	DomainNameCategoryA = 8, DomainNameCategoryW, DomainRegisterStringA, DomainRegisterStringW, DomainCreateA, DomainCreateW, DomainDestroy, CORE2_SIZE = 16
 };
 static function next_core[CORE_SIZE], next_core2[CORE2_SIZE];
 
@@ -341,6 +341,13 @@ static void *domain_string_a(H d, A s) { return keep(ascii(s), NEXT_OR(next_core
 static void *domain_string_w(H d, W s) { return keep(wide(s), NEXT_OR(next_core2, DomainRegisterStringW, void *(*)(void *, W), NULL, theirs(d), s)); }
 static void *domain_create_a(A s) { return keep(ascii(s), NEXT_OR(next_core2, DomainCreateA, void *(*)(A), NULL, s)); }
 static void *domain_create_w(W s) { return keep(wide(s), NEXT_OR(next_core2, DomainCreateW, void *(*)(W), NULL, s)); }
+/* These mean nothing to us, but the other tool must not be given our handle. */
+static void *domain_resource(H d, const void *attributes)
+{
+	return NEXT_OR(next_core2, DomainResourceCreate, void *(*)(void *, const void *), NULL, theirs(d), attributes);
+}
+static void domain_category_a(H d, uint32_t id, A s) { NEXT(next_core2, DomainNameCategoryA, void (*)(void *, uint32_t, A), theirs(d), id, s); }
+static void domain_category_w(H d, uint32_t id, W s) { NEXT(next_core2, DomainNameCategoryW, void (*)(void *, uint32_t, W), theirs(d), id, s); }
 static void domain_destroy(H d) { NEXT(next_core2, DomainDestroy, void (*)(void *), theirs(d)); }
 
 static const function core[CORE_SIZE] = {
@@ -355,6 +362,9 @@ static const function core2[CORE2_SIZE] = {
 	[DomainRangeEnd] = (function)domain_end,
 	[DomainRangePushEx] = (function)domain_push_ex,
 	[DomainRangePop] = (function)domain_pop,
+	[DomainResourceCreate] = (function)domain_resource,
+	[DomainNameCategoryA] = (function)domain_category_a,
+	[DomainNameCategoryW] = (function)domain_category_w,
 	[DomainRegisterStringA] = (function)domain_string_a,
 	[DomainRegisterStringW] = (function)domain_string_w,
 	[DomainCreateA] = (function)domain_create_a,

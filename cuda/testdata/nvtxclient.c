@@ -99,6 +99,8 @@ void nvtx_client(void)
 	void *domain = CALL(core2, 12, void *(*)(const char *), NULL, "lib");
 	void *other = CALL(core2, 13, void *(*)(const wchar_t *), NULL, L"other");
 	void *string = CALL(core2, 10, void *(*)(void *, const char *), NULL, domain, "kept");
+	DO(core2, 8, void (*)(void *, uint32_t, const char *), domain, 5, "category");
+	DO(core2, 6, void *(*)(void *, void *), domain, &e);
 	registered.message_type = 3;
 	registered.message = string;
 	printf("domain push %d\n", CALL(core2, 4, int (*)(void *, struct attributes *), -2, domain, &registered));

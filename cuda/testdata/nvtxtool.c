@@ -54,6 +54,13 @@ static int domain_push(void *d, const struct attributes *e)
 	return 42;
 }
 
+static void category(void *d, uint32_t id, const char *s) { printf("tool: category %u in %s %s\n", id, whose(d), s); }
+static void *resource(void *d, const void *attributes)
+{
+	printf("tool: resource in %s\n", whose(d));
+	return (void *)attributes;
+}
+
 int InitializeInjectionNvtx2(const void *(*get)(uint32_t));
 int InitializeInjectionNvtx2(const void *(*get)(uint32_t))
 {
@@ -71,6 +78,8 @@ int InitializeInjectionNvtx2(const void *(*get)(uint32_t))
 	*one[9] = (fn)push;
 	*one[11] = (fn)pop;
 	*two[4] = (fn)domain_push;
+	*two[6] = (fn)resource;
+	*two[8] = (fn)category;
 	*two[10] = (fn)reg;
 	*two[12] = (fn)create;
 	return 1;
