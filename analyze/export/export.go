@@ -4,7 +4,7 @@
 //	events.go    the events table, with all it refers to joined
 //	samples.go   NVML's samples and the measured scopes
 //	table.go     columns, rows and batches, for every format alike
-//	arrow.go     the sink of Arrow IPC files
+//	arrow.go, parquet.go   the sinks
 //
 // A part of a trace can be read by these tools as it lies; an export is what
 // people want of it: texts in place of numbers, the wall clock beside the
@@ -41,6 +41,7 @@ var Formats = []struct {
 	open func(*os.File, *batch) (sink, error)
 }{
 	{"arrow", func(f *os.File, b *batch) (sink, error) { return openArrow(f, b) }},
+	{"parquet", func(f *os.File, b *batch) (sink, error) { return openParquet(f, b) }},
 }
 
 // An Exporter writes one export of the traces that a pass feeds it. Where out

@@ -63,6 +63,7 @@ var readers = map[string]func(*testing.T, string) sheet{
 		s, _ := readArrow(t, path)
 		return s
 	},
+	"parquet": readParquet,
 }
 
 func readArrow(t *testing.T, path string) (sheet, *arrow.Schema) {

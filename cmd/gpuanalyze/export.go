@@ -26,7 +26,7 @@ what was live after it. Nothing is null: unknown is -1, 0 or the empty text.
 
 The window's end is --until here, because --to is the format.`,
 		examples: []string{
-			"gpuanalyze export train.gpurec -o train.arrow",
+			"gpuanalyze export train.gpurec -o train.parquet",
 			"gpuanalyze export rank0.gpurec rank1.gpurec --to arrow -o job",
 		},
 		run: runExport,
