@@ -100,6 +100,9 @@ func (p *Pass) judge(c *Completeness) {
 	if n := m.Stats.ClosedLanes; n > 0 {
 		c.partial("%d lane%s closed because what they held made no sense", n, Plural(int64(n)))
 	}
+	if t, ok := p.CompleteSince(); ok {
+		c.note("complete since %s: its first part is %d", Seconds(p.Since(t)), p.Trace.Parts()[0].Index())
+	}
 	if m.Stats.Late > 0 {
 		c.note("%d event%s passed on after their place in the order", m.Stats.Late, Plural(int64(m.Stats.Late)))
 	}

@@ -49,6 +49,9 @@ type Pass struct {
 	sampled  bool // and there were some
 	comp     *Completeness
 	prefix   string
+	thinned  bool        // the first parts are not there
+	since    format.Time // of the first row that is no checkpoint's, or of its end
+	begun    bool
 	step     func(events int)
 }
 
@@ -75,6 +78,10 @@ func (p *Pass) Pooled(id format.ProcessID) bool {
 	pr := p.State.Process(id)
 	return pr != nil && pr.Pooled
 }
+
+// CompleteSince is where the trace begins when its first parts are not there,
+// and whether they are not.
+func (p *Pass) CompleteSince() (format.Time, bool) { return p.since, p.thinned && p.begun }
 
 // Windowed reports whether the query has a From.
 func (p *Pass) Windowed() bool { return p.from.set }
@@ -221,10 +228,7 @@ func (p *Pass) growing(i int) bool {
 func (p *Pass) gap(parts []*format.Part, i int) {
 	switch {
 	case i == 0 && parts[0].Index() > 0:
-		// The oldest parts are deleted on purpose; the checkpoint says what was live.
-		if len(parts) > 0 {
-			p.comp.note("its first part is %d: the ones before are not there", parts[0].Index())
-		}
+		p.thinned = true // the oldest parts are deleted on purpose; the checkpoint says what was live
 	case i > 0 && parts[i].Index() != parts[i-1].Index()+1:
 		p.comp.partial("parts %d to %d are missing", parts[i-1].Index()+1, parts[i].Index()-1)
 	}
@@ -294,6 +298,9 @@ func (p *Pass) part(ctx context.Context, part *format.Part, a Answer, samples bo
 func (p *Pass) one(a Answer, e *format.Event) error {
 	if !p.In && !e.Kind.Checkpoint() && (!p.from.set || p.from.byTime && e.Time >= p.from.time || !p.from.byTime && p.Event >= p.from.event) {
 		p.enter(a)
+	}
+	if !p.begun && (!e.Kind.Checkpoint() || e.Kind == format.CheckpointEnd) {
+		p.begun, p.since = true, e.Time
 	}
 	switch e.Kind {
 	case format.ScopeBegin, format.LiveScope:

@@ -254,10 +254,8 @@ func (a *Answer) say(p *analyze.Pass) {
 			p.Note("not in these sums: %d bytes of class %v", n, c)
 		}
 	}
-	if a.at == Total && p.Trace.Meta().Ending != "" {
-		if parts := p.Trace.Parts(); len(parts) > 0 && parts[0].Index() > 0 {
-			p.Note("totals count from part %d on", parts[0].Index())
-		}
+	if t, ok := p.CompleteSince(); ok && a.at == Total {
+		p.Note("totals count since %s", analyze.Seconds(p.Since(t)))
 	}
 }
 

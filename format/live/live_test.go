@@ -30,6 +30,7 @@ func on(d format.Device) func(*format.Event)    { return func(e *format.Event) {
 func by(p format.ProcessID) func(*format.Event) { return func(e *format.Event) { e.Process = p } }
 func flag(f format.Flags) func(*format.Event)   { return func(e *format.Event) { e.Flags |= f } }
 func ctx(c uint64) func(*format.Event)          { return func(e *format.Event) { e.CUctx = c } }
+func thread(t uint32) func(*format.Event)       { return func(e *format.Event) { e.Thread = t } }
 func scope(id format.ScopeID) func(*format.Event) {
 	return func(e *format.Event) { e.Scope, e.Device = id, format.NoDevice }
 }
@@ -71,6 +72,8 @@ func TestFold(t *testing.T) {
 		events []format.Event
 		want   string
 	}{
+		{"A1: one thread frees, another is given the address", []format.Event{ev(alloc, cuAlloc, at(1), size(8)), ev(free, cuFree, at(1), thread(1)),
+			ev(alloc, cuAlloc, at(1), size(16), thread(2))}, "acquired 16/16 pool 0/0 unknown 0 lost 0 live 1"},
 		{"A2: alloc, free, alloc at one address", []format.Event{ev(alloc, cuAlloc, at(1), size(8)), ev(free, cuFree, at(1)), ev(alloc, cuAlloc, at(1), size(16))},
 			"acquired 16/16 pool 0/0 unknown 0 lost 0 live 1"},
 		{"A3: free of what was never seen", []format.Event{ev(alloc, cuAlloc, at(1), size(8)), ev(free, cuFree, at(2))},
@@ -163,6 +166,36 @@ func TestFreeOnAnotherDevice(t *testing.T) {
 	}
 	if s.devices[1].Pool.Peak != 8 {
 		t.Errorf("device 1 peaked at %d, want 8", s.devices[1].Pool.Peak)
+	}
+}
+
+// A7: rows count in their order, whatever their times say.
+func TestTimeSteps(t *testing.T) {
+	s := New()
+	for _, row := range []struct {
+		at   format.Time
+		kind format.Kind
+	}{{100, format.Alloc}, {50, format.Free}, {50, format.Alloc}, {50, format.Free}, {70, format.Alloc}} {
+		e := ev(row.kind, format.APIMemAlloc, at(1), size(8))
+		e.Time = row.at
+		s.Apply(&e)
+	}
+	if got, want := say(s), "acquired 8/8 pool 0/0 unknown 0 lost 0 live 1"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// E2: two threads, 100,000 allocations each, all live.
+func TestManyThreads(t *testing.T) {
+	s := New()
+	for i := range uint64(100000) {
+		for tid := range uint64(2) {
+			e := ev(format.Alloc, format.APITorch, at(1+2*i+tid), size(1), thread(uint32(tid)))
+			s.Apply(&e)
+		}
+	}
+	if got, want := say(s), "acquired 0/0 pool 200000/200000 unknown 0 lost 0 live 200000"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

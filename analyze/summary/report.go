@@ -1,0 +1,112 @@
+package summary
+
+import (
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+)
+
+// A Report is the answer.
+type Report struct {
+	Completeness *analyze.Completeness `json:"completeness"`
+	Traces       []*Trace              `json:"traces"`
+}
+
+// A Trace is one of them. Times are nanoseconds since its start.
+type Trace struct {
+	Path      string      `json:"path"`
+	Meta      format.Meta `json:"meta"`
+	Parts     int         `json:"parts"`
+	Events    int64       `json:"events"` // in the window and past the filters; checkpoint rows are none
+	First     *int64      `json:"first_ns,omitempty"`
+	Last      *int64      `json:"last_ns,omitempty"`
+	Lost      int64       `json:"lost"`
+	Unknown   int64       `json:"unknown_frees"`
+	Unseen    int64       `json:"lost_frees"`
+	Unhooked  []Unhooked  `json:"unhooked,omitempty"`
+	Kinds     []Count     `json:"kinds"`
+	Layers    []Count     `json:"layers"`
+	APIs      []Count     `json:"apis"`
+	Devices   []*Device   `json:"devices"`
+	Processes []*Process  `json:"processes"`
+	Failures  []*Failure  `json:"failed_allocations"`
+	Scopes    int64       `json:"scopes"`
+	Samples   int64       `json:"samples"`
+	NoSamples string      `json:"no_samples,omitempty"` // why there are none
+}
+
+// A Count is a number of events.
+type Count struct {
+	Name   string `json:"name"`
+	Events int64  `json:"events"`
+}
+
+// An Unhooked is a function that was looked up, may allocate and is not recorded.
+type Unhooked struct {
+	Symbol  string `json:"symbol"`
+	Lookups int64  `json:"lookups"`
+}
+
+// A Peak is the highest value of a curve.
+type Peak struct {
+	Bytes int64 `json:"bytes"`
+	At    int64 `json:"at_ns"`
+}
+
+// A Device is one device over all processes.
+type Device struct {
+	Device   format.Device `json:"device"`
+	UUID     string        `json:"uuid,omitempty"`
+	Name     string        `json:"name,omitempty"`
+	Total    int64         `json:"total"` // -1 unknown
+	Used     Peak          `json:"peak_used"`
+	Acquired Peak          `json:"peak_acquired"`
+	NVML     *Peak         `json:"peak_nvml,omitempty"` // sampled; nil without samples
+}
+
+// A Process is one process.
+type Process struct {
+	PID       int32    `json:"pid"`
+	Parent    int32    `json:"parent"`
+	Rank      *int32   `json:"rank,omitempty"`
+	Command   string   `json:"command"`
+	Begin     *int64   `json:"begin_ns,omitempty"`
+	End       *int64   `json:"end_ns,omitempty"`
+	Status    *int32   `json:"status,omitempty"` // exit status, or 128 + signal
+	Python    string   `json:"python,omitempty"`
+	Threads   []Thread `json:"threads"`
+	Events    int64    `json:"events"`
+	UsedLayer string   `json:"used_layer"` // which layer its used bytes are: pool or driver
+	Used      Peak     `json:"peak_used"`
+	Acquired  Peak     `json:"peak_acquired"`
+	Failed    int64    `json:"failed_allocations"`
+	LiveAtEnd int64    `json:"live_at_end"` // bytes used just before it ended, or at the window's end
+	Sums      []*Sum   `json:"sums"`
+}
+
+// A Thread is one thread of a process that had events.
+type Thread struct {
+	TID    uint32 `json:"tid"`
+	Name   string `json:"name,omitempty"`
+	Events int64  `json:"events"`
+}
+
+// A Sum is what a process took of one class at one layer of one device.
+type Sum struct {
+	Device format.Device `json:"device"`
+	Layer  string        `json:"layer"`
+	Class  string        `json:"class"`
+	Count  int64         `json:"count"`
+	Total  int64         `json:"total"`
+	Peak   int64         `json:"peak"`
+	Live   int64         `json:"live"` // at the window's end
+}
+
+// A Failure is failed allocations of one kind.
+type Failure struct {
+	PID     int32  `json:"pid"`
+	API     string `json:"api"`
+	Status  int32  `json:"status"`
+	Count   int64  `json:"count"`
+	Largest int64  `json:"largest"` // bytes asked for
+	First   int64  `json:"first_ns"`
+}
