@@ -40,6 +40,7 @@ type fold struct {
 	source *lane              // readings, as a lane of their own
 	top    [4]holders         // by layer
 
+	part        int
 	partBegan   format.Time
 	sinceRotate int64 // events since the part began
 	checkpoint  int64 // rows of the last one
@@ -344,7 +345,7 @@ func (f *fold) handOver() {
 		f.page.checkpoint = f.state.Checkpoint(f.last)
 		f.checkpoint = int64(len(f.page.checkpoint))
 		f.sinceRotate, f.partBegan = 0, ring.Now()
-		f.s.write.partBytes.Store(0)
+		f.part++
 	}
 	if f.page.empty() {
 		return
@@ -362,7 +363,7 @@ func (f *fold) handOver() {
 // events would consist of checkpoints.
 func (f *fold) rotationDue() bool {
 	o := &f.s.opt
-	full := o.RotateSize > 0 && f.s.write.partBytes.Load() >= o.RotateSize
+	full := o.RotateSize > 0 && f.s.write.size(f.part) >= o.RotateSize
 	old := o.RotateEvery > 0 && time.Duration(ring.Now()-f.partBegan) >= o.RotateEvery
 	return (full || old) && f.sinceRotate > 0 && f.sinceRotate >= 4*f.checkpoint
 }

@@ -317,3 +317,12 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("said %q", text)
 	}
 }
+
+func duplicate(t testing.TB, fd int) int {
+	t.Helper()
+	n, err := syscall.Dup(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -103,7 +103,7 @@ func draw(s *live.State) string {
 func TestRotationHasSense(t *testing.T) {
 	b := newBench(t, 1)
 	b.f.s.opt.RotateSize = 1
-	b.f.s.write.partBytes.Store(100)
+	b.f.s.write.grown(0, 100)
 	b.f.checkpoint, b.f.sinceRotate = 100, 399
 	if b.f.rotationDue() {
 		t.Error("rotates after less than four times the checkpoint's rows")
@@ -111,7 +111,10 @@ func TestRotationHasSense(t *testing.T) {
 	if b.f.sinceRotate++; !b.f.rotationDue() {
 		t.Error("does not rotate")
 	}
-	if b.f.s.write.partBytes.Store(0); b.f.rotationDue() {
+	if b.f.part++; b.f.rotationDue() {
+		t.Error("rotates a part by the size of the one before")
+	}
+	if b.f.s.write.grown(1, 0); b.f.rotationDue() {
 		t.Error("rotates a part that is not full")
 	}
 }

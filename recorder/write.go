@@ -44,10 +44,27 @@ func (p *page) reset() {
 // write is the goroutine that encodes and compresses. Once a second it brings
 // to the disk what it has, so that a recorder that is killed loses that second.
 type write struct {
-	s         *Session
-	w         *format.Writer
-	partBytes atomic.Int64 // for fold, which decides when a part is full
-	err       error
+	s    *Session
+	w    *format.Writer
+	part atomic.Uint64 // for fold, which decides when a part is full: its number and bytes, see size
+	err  error
+}
+
+// A part's number and size in one word, so that fold never takes the size of the
+// part before for this one's: its pages may still be on their way.
+const sizeBits = 40
+
+func (w *write) grown(index int, bytes int64) {
+	w.part.Store(uint64(index)<<sizeBits | uint64(min(bytes, 1<<sizeBits-1)))
+}
+
+// size is what a part has on disk, 0 while write is still at an earlier one.
+func (w *write) size(index int) int64 {
+	v := w.part.Load()
+	if v>>sizeBits != uint64(index)&(1<<(64-sizeBits)-1) {
+		return 0
+	}
+	return int64(v & (1<<sizeBits - 1))
 }
 
 const flushEvery = time.Second
@@ -67,7 +84,7 @@ func (w *write) run() {
 			w.check(w.w.Flush())
 		}
 		if w.err == nil {
-			w.partBytes.Store(w.w.PartBytes())
+			w.grown(w.w.PartIndex(), w.w.PartBytes())
 		}
 	}
 }

@@ -46,7 +46,9 @@ func demo(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 		return failed
 	}
 	if o.simulate == 0 && !hasDevice() {
-		fmt.Fprintln(stderr, "gpurec: no GPU here, so the demo runs on a simulated one with 2 devices")
+		if !o.quiet {
+			fmt.Fprintln(stderr, "gpurec: no GPU here, so the demo runs on a simulated one with 2 devices")
+		}
 		o.simulate = 2
 	}
 	if o.output == "" {
