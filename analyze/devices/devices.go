@@ -45,6 +45,7 @@ type DeviceRow struct {
 	Total      int64         `json:"total"`              // -1 unknown
 	API        []int8        `json:"nvml_api,omitempty"` // versions of NVML's memory call that the samples came from
 	Samples    int64         `json:"samples"`
+	First      *int64        `json:"first_sample_ns,omitempty"`
 	LastSample *int64        `json:"last_sample_ns,omitempty"`
 	Used       *CurveRow     `json:"used,omitempty"`
 	Free       *CurveRow     `json:"free,omitempty"`
@@ -102,7 +103,7 @@ type device struct {
 	used, free, reserved, acquired curve
 	api                            [3]bool // by version
 	samples                        int64
-	lastSample                     format.Time
+	firstSample, lastSample        format.Time
 	live                           *live.Device
 	earlier                        *format.Sample // the newest that is not after from
 	acquiredBefore                 int64          // at from
@@ -229,7 +230,9 @@ func (a *replay) enterSamples() {
 }
 
 func (a *replay) read(d *device, r *format.Sample, at format.Time) {
-	d.samples++
+	if d.samples++; d.samples == 1 {
+		d.firstSample = r.Time
+	}
 	d.lastSample = r.Time
 	if r.API > 0 && int(r.API) < len(d.api) {
 		d.api[r.API] = true
@@ -379,8 +382,8 @@ func (a *replay) row(d *device, end format.Time) DeviceRow {
 		}
 	}
 	if d.samples > 0 {
-		last := a.p.Since(d.lastSample)
-		r.LastSample = &last
+		first, last := a.p.Since(d.firstSample), a.p.Since(d.lastSample)
+		r.First, r.LastSample = &first, &last
 	}
 	return r
 }
@@ -414,10 +417,22 @@ func (r *Trace) note() string {
 	for _, d := range r.Devices {
 		if d.Samples == 0 {
 			note += fmt.Sprintf("; device %d has no sample in this time", d.Device)
+		} else if d.stale(r.To) {
+			note += fmt.Sprintf("; device %d has no sample after %s: what it says there is old", d.Device, analyze.Seconds(*d.LastSample))
 		}
 	}
 	if note != "" {
 		note = note[2:]
 	}
 	return note
+}
+
+// stale reports whether d was read regularly and then, long before the end, no
+// more: it was lost, or NVML was. Its free bytes stay what they were last.
+func (d *DeviceRow) stale(end int64) bool {
+	if d.Samples < 3 {
+		return false
+	}
+	every := (*d.LastSample - *d.First) / (d.Samples - 1)
+	return end-*d.LastSample > max(100*every, 1e9)
 }

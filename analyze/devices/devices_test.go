@@ -194,6 +194,7 @@ func TestSources(t *testing.T) {
 3000 Free api=cuMemFree_v2 address=0x100
 4000 Mark
 `
+	const lost = "sample 10000000 device=0 total=9 used=1 free=8\nsample 20000000 device=0 total=9 used=1 free=8\nsample 30000000 device=0 total=9 used=1 free=8"
 	for _, row := range []struct {
 		name, text, source, note string
 		runs                     []RunRow
@@ -210,6 +211,8 @@ func TestSources(t *testing.T) {
 			"nvml", "", []RunRow{{5, 5, 0, 8, 8, 8}}},
 		{"a device without samples", "device 0 total=9\ndevice 1 total=9\nsample 5 device=1 total=9 used=1 free=8",
 			"nvml", "device 0 has no sample in this time", []RunRow{{5, 5, 1, 8, 8, 8}}},
+		{"a device that was lost", "meta end_monotonic=9000000000\ndevice 0\n" + lost, "nvml", "device 0 has no sample after 0.030000s: what it says there is old",
+			[]RunRow{{10000000, 9000000000, 0, 8, 8, 8}}},
 		{"nothing at all", "meta end_monotonic=5", "none", "no NVML samples and no device's total is known: nothing to say about free memory", []RunRow{}},
 		{"begins with a checkpoint", "device 0 total=1000\nprocess 1\n500 Live api=cuMemAlloc_v2 device=0 address=0x100 size=600\n900 CheckpointEnd size=1\n1000 Free api=cuMemFree_v2 address=0x100\n1400 Mark",
 			"acquired", "no NVML samples: free is each device's total less what the traced processes acquired; what others hold is not seen",
