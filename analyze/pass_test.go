@@ -284,3 +284,20 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// What is accepted says the same when it is written and read again.
+func FuzzMoment(f *testing.F) {
+	for _, s := range []string{"12.5s", "-3ms", "2026-11-30T10:00:00.5+02:00", "scope:forward#3", "scope:17", "scope:a#b", "scope:#1", "scope:0x1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		m, err := ParseMoment(s)
+		if err != nil {
+			return
+		}
+		again, err := ParseMoment(m.String())
+		if err != nil || again.String() != m.String() || again.kind != m.kind || !again.wall.Equal(m.wall) || again.scope != m.scope || again.offset != m.offset {
+			t.Errorf("%q is %+v, written %q, read %+v, %v", s, m, m, again, err)
+		}
+	})
+}

@@ -99,6 +99,19 @@ func ParseMoment(s string) (Moment, error) {
 	return Moment{}, fmt.Errorf("time %q is neither 12.5s since the start, nor an RFC 3339 instant, nor scope:NAME#3", s)
 }
 
+// String is m as ParseMoment reads it.
+func (m Moment) String() string {
+	switch m.kind {
+	case momentOffset:
+		return m.offset.String()
+	case momentWall:
+		return m.wall.Format(time.RFC3339Nano)
+	case momentScope:
+		return "scope:" + m.scope.String()
+	}
+	return ""
+}
+
 // IsZero reports whether m is no moment.
 func (m Moment) IsZero() bool { return m.kind == momentNone }
 

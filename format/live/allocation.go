@@ -277,6 +277,7 @@ func (s *State) Fill(e *format.Event) bool {
 		a = g
 	}
 	if a == nil {
+		e.Size = format.Unknown // so that replay takes it for no allocation's row
 		return false
 	}
 	f := *e
