@@ -106,7 +106,7 @@ func TestFlippedBytes(t *testing.T) {
 	_, want, _ := command1(t, "lines", dir)
 	r := rand.New(rand.NewSource(5))
 	outcomes := map[string]int{}
-	for range 400 {
+	for range 150 {
 		path := files[r.Intn(len(files))]
 		b, err := os.ReadFile(path)
 		if err != nil {
