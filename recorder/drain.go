@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,76 +25,12 @@ const (
 	pace      = time.Millisecond
 	pauseMost = 5 * time.Millisecond
 
-	bufferSize = 1 << 20 // many times the longest record
-	bufferTail = 1 << 17 // less room than that at a buffer's end is not used
+	// pauseAlone is the pause without lanes: the socket ends it, or Session.wake.
+	pauseAlone = 100 * time.Millisecond
 
 	maxLanes = 16 * format.MaxLanes // of all processes
 	pollDead = format.Time(100 * time.Millisecond)
 )
-
-// A buffer holds copied records of many lanes and rounds. Drain fills it, fold
-// reads it, the last to let go returns it.
-type buffer struct {
-	bytes []byte
-	used  int
-	refs  atomic.Int32
-}
-
-// A chunk is a run of whole records of one lane.
-type chunk struct {
-	lane    *lane
-	records []byte
-	buffer  *buffer
-	dropped uint64 // the lane's counter, read after the records
-}
-
-// An ending is the end of a process, whose lanes have been emptied.
-type ending struct {
-	process    *process
-	time       format.Time
-	status     int32
-	unfinished []unfinishedCall
-}
-
-type unfinishedCall struct {
-	lane *lane
-	call format.WireCallSlot
-}
-
-// A round is what one or more turns of the loop found. Whatever lies before
-// until, in it or in earlier rounds, is complete and may be passed on.
-type round struct {
-	born   []*lane
-	chunks []chunk
-	left   []leaving
-	ended  []ending
-	until  format.Time
-	last   bool
-}
-
-// A leaving is a lane that will bring nothing more.
-type leaving struct {
-	lane    *lane
-	time    format.Time
-	dropped uint64
-	corrupt error // why it was closed, nil at its process's end
-}
-
-// A lane is one ring and what is known of it. Drain owns the first group, fold
-// the second.
-type lane struct {
-	id      int32 // the lower goes first at equal times
-	process *process
-	epoch   atomic.Uint32 // raised by fold, told to the writer by drain
-
-	ring       *ring.Consumer
-	told       uint32 // epoch
-	bound      format.Time
-	busySince  format.Time // 0: not busy, or it published meanwhile
-	incomplete bool        // something published is still in the ring
-
-	fold laneFold
-}
 
 // drain is the loop that empties the lanes. It copies and nothing else.
 type drain struct {
@@ -120,7 +55,13 @@ func newDrain(s *Session, l *listener) (*drain, error) {
 	if d.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll for the recorder's loop: %w", err)
 	}
-	if err := d.watch(l.fd); err != nil {
+	err = d.watch(l.fd)
+	if err == nil {
+		if err = syscall.Pipe2(s.wakes[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err == nil {
+			err = d.watch(s.wakes[0])
+		}
+	}
+	if err != nil {
 		syscall.Close(d.epoll)
 		return nil, err
 	}
@@ -139,7 +80,8 @@ func (d *drain) watch(fd int) error {
 //
 //	1 wait: a newcomer or a death cuts the pause short
 //	2 turn (below)
-//	3 hand the round on, if fold has room for it; else add to it
+//	3 hand the round on if it has anything or fold waits for the watermark, and
+//	  if there is room for it; else the next turn adds to it
 //
 // until the session stops, and then a last time for everything that is left.
 func (d *drain) run() {
@@ -159,10 +101,12 @@ func (d *drain) run() {
 		d.wait(pause)
 		began := time.Now()
 		busy := d.turn()
-		select {
-		case d.s.rounds <- d.out:
-			d.out = &round{}
-		default:
+		if d.s.wants.Load() || !d.out.empty() {
+			select {
+			case d.s.rounds <- d.out:
+				d.out = &round{}
+			default:
+			}
 		}
 		d.s.turns.Add(1)
 		if pause = pace; !busy {
@@ -170,7 +114,9 @@ func (d *drain) run() {
 			// long because this thread was not running must not make it worse.
 			pause = min(max(2*last, 10*time.Since(began)), pauseMost)
 		}
-		last = pause
+		if last = pause; len(d.lanes) == 0 {
+			pause = pauseAlone
+		}
 	}
 }
 
@@ -186,6 +132,9 @@ func (d *drain) wait(pause time.Duration) {
 	for _, e := range events[:n] {
 		if p := d.byPidfd[e.Fd]; p != nil {
 			d.died(p, now)
+		} else if e.Fd == int32(d.s.wakes[0]) {
+			var b [64]byte
+			syscall.Read(d.s.wakes[0], b[:])
 		}
 	}
 	if now-d.lastPoll > pollDead {

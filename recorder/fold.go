@@ -89,16 +89,15 @@ func (f *fold) run() {
 		select {
 		case a := <-f.s.asks:
 			f.asks = append(f.asks, a)
-			continue
 		case r := <-f.s.readings:
 			f.order.add(f.source, piece{kind: pieceReading, time: r.Time, read: r})
-			continue
 		case r, ok := <-f.s.rounds:
 			if !ok {
 				return
 			}
 			f.round(r)
 		}
+		f.s.wants.Store(f.order.peek() != nil || len(f.asks) > 0)
 	}
 }
 

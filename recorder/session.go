@@ -53,6 +53,7 @@ type Session struct {
 	socket string
 
 	stop   chan struct{} // closed by Close: drain finishes
+	wakes  [2]int        // a pipe that ends drain's pause; -1 when it has ended
 	rounds chan *round   // drain → fold
 	pages  chan *page    // fold → write
 	asks   chan ask      // View → fold
@@ -62,9 +63,12 @@ type Session struct {
 	inflight atomic.Int64 // bytes of buffers not returned
 	buffers  sync.Pool
 	turns    atomic.Int64
+	wants    atomic.Bool // fold holds something back for a later watermark
 	alive    atomic.Int64
 	failed   atomic.Bool   // writing failed: nothing is recorded any more
 	broken   chan struct{} // closed then
+
+	wakeLock sync.Mutex
 
 	mu       sync.Mutex
 	statuses map[int32]int32
@@ -127,6 +131,8 @@ func Start(opt Options) (*Session, error) {
 	if err != nil {
 		l.close()
 		syscall.Close(d.epoll)
+		syscall.Close(s.wakes[0])
+		syscall.Close(s.wakes[1])
 		return nil, err
 	}
 	s.write = &write{s: s, w: w}
@@ -199,6 +205,7 @@ func (s *Session) WaitQuiet(ctx context.Context) int {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
+		s.wake()
 		// Two whole turns since the call: whoever announced itself before is counted.
 		if n := s.alive.Load(); n == 0 && s.turns.Load() >= from+2 {
 			return 0
@@ -266,11 +273,26 @@ func (s *Session) Close(f func(*format.Meta)) (Summary, error) {
 		s.cancel()
 		s.sources.Wait()
 		close(s.stop)
+		s.wake()
 		<-s.folded
 		<-s.done
+		s.wakeLock.Lock()
+		syscall.Close(s.wakes[0])
+		syscall.Close(s.wakes[1])
+		s.wakes = [2]int{-1, -1}
+		s.wakeLock.Unlock()
 		s.err = s.write.close(f)
 	})
 	return s.fold.summary(), s.err
+}
+
+// wake ends drain's pause.
+func (s *Session) wake() {
+	s.wakeLock.Lock()
+	defer s.wakeLock.Unlock()
+	if s.wakes[1] >= 0 {
+		syscall.Write(s.wakes[1], []byte{0}) // a full pipe wakes as well
+	}
 }
 
 func (s *Session) say(text string) { s.opt.Say(text) }
