@@ -29,21 +29,21 @@ func demo(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 	}
 	if flags.NArg() > 0 {
 		fmt.Fprintf(stderr, "gpurec: the demo takes no arguments, got %q\n", flags.Arg(0))
-		return failed
+		return 2
 	}
 	if err := o.check(); err != nil {
 		fmt.Fprintf(stderr, "gpurec: %v; see gpurec demo --help\n", err)
-		return failed
+		return 2
 	}
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		fmt.Fprintln(stderr, "gpurec: the demo needs python3, which is not in PATH")
-		return failed
+		return 1
 	}
 	dir, err := cuda.PythonDir("")
 	if err != nil {
 		fmt.Fprintf(stderr, "gpurec: %v\n", err)
-		return failed
+		return 1
 	}
 	if o.simulate == 0 && !hasDevice() {
 		if !o.quiet {
@@ -55,7 +55,11 @@ func demo(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 		o.output = "demo-%h-%p-%t.gpurec"
 	}
 	o.verbose = !o.quiet
-	return o.record(stderr, []string{python, filepath.Join(dir, "gpurec", "demo.py")}, append(args, python, "demo.py"))
+	status := o.record(stderr, []string{python, filepath.Join(dir, "gpurec", "demo.py")}, append(args, python, "demo.py"))
+	if status == failed {
+		return 1
+	}
+	return status
 }
 
 // hasDevice asks NVML in a process of its own: a library once loaded stays the

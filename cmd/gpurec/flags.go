@@ -31,6 +31,15 @@ func environment(flags *pflag.FlagSet) error {
 	return first
 }
 
+// usageStatus is the status of wrong usage: 2, but run's must not be mistaken for
+// its command's.
+func usageStatus(command string) int {
+	if command == "run" {
+		return failed
+	}
+	return 2
+}
+
 // parse reads arguments; done with a status when there is nothing more to do.
 func parse(flags *pflag.FlagSet, help string, stdout, stderr io.Writer, args []string) (status int, done bool) {
 	flags.SetOutput(io.Discard)
@@ -46,7 +55,7 @@ func parse(flags *pflag.FlagSet, help string, stdout, stderr io.Writer, args []s
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "gpurec: %v; see gpurec %s --help\n", err, flags.Name())
-		return failed, true
+		return usageStatus(flags.Name()), true
 	}
 	return 0, false
 }

@@ -138,6 +138,9 @@ func TestStatus(t *testing.T) {
 		{"lanes too small", []string{"run", "--lane-size", "4KiB", "--", "true"}, 125, "--lane-size"},
 		{"no place for the trace", []string{"run", "-o", "/nonexistent/t.gpurec", "--", "true"}, 125, "the command was not started"},
 		{"help", []string{"run", "--help"}, 0, ""},
+		{"a flag that demo does not have", []string{"demo", "--nonsense"}, 2, "gpurec demo --help"},
+		{"an argument to demo", []string{"demo", "train.py"}, 2, "takes no arguments"},
+		{"a flag that info does not have", []string{"info", "--nonsense"}, 2, "gpurec info --help"},
 		{"no such thing", []string{"recrod"}, 2, "gpurec run -- recrod"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
