@@ -29,8 +29,20 @@ func (n nest) innermost() format.ScopeID {
 // pop takes out the pushes of a domain from depth on, innermost first. One pop
 // takes out more than one where records of pops were lost: depths come with
 // every push and pop, so a lost record does not unbalance the nest.
+//
+// A negative depth is one that the writer could not follow (too many domains on
+// one thread): then a pop takes out the innermost push of that kind alone.
 func (n *nest) pop(domain uint64, depth int64) (out []scope) {
 	kept := len(*n)
+	if depth < 0 {
+		for i := kept - 1; i >= 0; i-- {
+			if s := (*n)[i]; s.number == 0 && s.domain == domain && s.depth < 0 {
+				*n = append((*n)[:i], (*n)[i+1:]...)
+				return []scope{s}
+			}
+		}
+		return nil
+	}
 	for i := kept - 1; i >= 0; i-- {
 		if s := (*n)[i]; s.number == 0 && s.domain == domain && s.depth >= depth {
 			out = append(out, s)

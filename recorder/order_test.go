@@ -202,6 +202,8 @@ func TestScopes(t *testing.T) {
 		{"a push was lost", "+d0 +d2 . -d2 -d1 . -d0 .", "2 1 0", 0},
 		{"a pop of nothing", "-d0 . +d0 . -d0", "0 1", 0},
 		{"pops of inner ones were lost", "+d0 +d1 +d2 -d0 .", "0", 0},
+		{"depths unknown", "+d? . +d? . -d? . -d? . -d? .", "1 2 1 0 0", 0},
+		{"an unmatched pop of unknown depth", "+d0 . -d? . -d0 .", "1 1 0", 0},
 		{"scopes overlap", "[7 . [8 . ]7 . ]8 .", "1 2 2 0", 0},
 		{"a scope in a push", "+d0 [7 . -d0 . ]7 .", "2 2 0", 0},
 		{"a range is no thread's", "(7 . )7 .", "0 0", 0},
@@ -224,7 +226,10 @@ func TestScopes(t *testing.T) {
 					if w[0] == '-' {
 						s.Kind = format.ScopeEnd
 					}
-					s.Domain, s.Depth = uint64(w[1]), int64(w[2]-'0')
+					s.Domain, s.Depth = uint64(w[1]), int64(w[2])-'0'
+					if w[2] == '?' {
+						s.Depth = -1
+					}
 				default:
 					s.Kind = format.ScopeBegin
 					if w[0] == ']' || w[0] == ')' {

@@ -162,8 +162,10 @@ func (f *fold) scopeRecord(l *lane, r ring.Record) {
 // and deeper, whose pops were lost, or the scope that had its number before.
 func (f *fold) makeWay(l *lane, w *format.WireScope, at format.Time) {
 	if w.Range == 0 {
-		for _, s := range l.fold.nest.pop(w.Domain, w.Depth) {
-			f.endScope(l, s, at)
+		if w.Depth >= 0 {
+			for _, s := range l.fold.nest.pop(w.Domain, w.Depth) {
+				f.endScope(l, s, at)
+			}
 		}
 		return
 	}
@@ -210,7 +212,7 @@ func (f *fold) closeScope(l *lane, w *format.WireScope) (id format.ScopeID, also
 	}
 	out := l.fold.nest.pop(w.Domain, w.Depth)
 	for i, s := range out {
-		if s.depth == w.Depth {
+		if s.depth == w.Depth || w.Depth < 0 {
 			t.open--
 			return s.id, append(out[:i:i], out[i+1:]...)
 		}

@@ -63,7 +63,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	o.onFull = choice{"drop", []string{"drop", "wait"}}
 	o.laneSize = format.DefaultLane
 	f.StringVarP(&o.output, "output", "o", "", "trace to make; %h host, %p process, %t time, %r rank (default COMMAND-HOST-PID-TIME.gpurec)")
-	f.Var(&o.stacks, "stacks", "whose frames to record")
+	f.Var(&o.stacks, "stacks", "whose frames to record; native ones are not read yet")
 	f.IntVar(&o.maxFrames, "max-frames", 128, "frames of a stack, the innermost ones")
 	f.DurationVar(&o.interval, "sample-interval", 10*time.Millisecond, "between readings of NVML, 0 for none")
 	f.Var(&o.laneSize, "lane-size", "buffer of each thread, rounded up to a power of two")
