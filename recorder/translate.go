@@ -11,8 +11,7 @@ func (f *fold) record(l *lane, r ring.Record, dropped uint64) {
 	h := r.Head()
 	if gap := uint64(h.Seq - uint32(l.fold.next)); gap > 0 {
 		if l.fold.lost+gap > dropped { // the writer counts before it publishes
-			f.distrust(l, gap)
-			gap = 0
+			f.distrust(l)
 			l.fold.next = uint64(h.Seq)
 		} else {
 			f.lose(l, gap, format.Time(h.Time))
@@ -31,7 +30,7 @@ func (f *fold) record(l *lane, r ring.Record, dropped uint64) {
 }
 
 // distrust says that a lane's seq contradicts its own counter.
-func (f *fold) distrust(l *lane, gap uint64) {
+func (f *fold) distrust(l *lane) {
 	if !l.fold.lied {
 		l.fold.lied = true
 		f.stats.ClosedLanes++
