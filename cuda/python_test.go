@@ -114,8 +114,7 @@ func TestPythonStacks(t *testing.T) {
 			t.Run(version+"/"+mode, func(t *testing.T) {
 				t.Parallel()
 				r := newReceiver(t)
-				r.wait.Store(true)
-				lanes, printed := program{args: []string{python, "testdata/stacks.py", mode}}.run(t, r)
+				lanes, printed := program{e: Environment{LaneSize: 16 << 20}, args: []string{python, "testdata/stacks.py", mode}}.run(t, r)
 				recorded := stacks(t, lanes)
 				if len(recorded) < 30 {
 					t.Errorf("only %d allocations recorded", len(recorded))

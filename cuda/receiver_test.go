@@ -26,8 +26,9 @@ type receiver struct {
 	t      *testing.T
 	path   string
 	fd     int
-	wait   atomic.Bool // lets full lanes wait, a second each second
-	paused atomic.Bool // reads no lane: they fill up
+	wait   atomic.Bool  // lets full lanes wait, a second each second
+	paused atomic.Bool  // reads no lane: they fill up
+	pause  atomic.Int64 // the longest time between two rounds, ns: on a starved machine a writer must take it for dead
 
 	mu    sync.Mutex
 	lanes []*lane
@@ -70,7 +71,9 @@ func newReceiver(t *testing.T) *receiver {
 func (r *receiver) loop() {
 	defer close(r.done)
 	buf := make([]byte, 1<<20)
-	for {
+	for round := time.Now(); ; {
+		r.pause.Store(max(r.pause.Load(), int64(time.Since(round))))
+		round = time.Now()
 		last := false
 		select {
 		case <-r.stop:
