@@ -93,9 +93,13 @@ func readSome(path string, n int) []byte {
 	return b[:got]
 }
 
-// quoteArguments joins a cmdline as a shell would need it typed.
+// quoteArguments joins a cmdline as a shell would need it typed. A process that
+// is ending has none, which is not one empty argument.
 func quoteArguments(cmdline []byte) string {
 	var s strings.Builder
+	if len(cmdline) == 0 {
+		return ""
+	}
 	for i, a := range bytes.Split(bytes.TrimSuffix(cmdline, []byte{0}), []byte{0}) {
 		if i > 0 {
 			s.WriteByte(' ')
