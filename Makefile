@@ -42,8 +42,10 @@ check:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-clean: $$out"; exit 1; }
 	$(GO) vet ./...
 
+# The race detector makes the damage tests slow, so they run in full without it.
 test-go: hook
-	$(GO) test -race ./...
+	$(GO) test -race -json ./... | $(PYTHON) .ci/gotest.py
+	$(GO) test -json -run 'Flip|Cut' ./format | $(PYTHON) .ci/gotest.py
 
 # The simulated GPU's own test, and the programs of testdata/programs on it.
 test-c:
@@ -57,7 +59,7 @@ test-python:
 		for p in python$$v $$HOME/.pyenv/versions/$$v.*/bin/python3; do \
 			if [ -z "$$found" ] && "$$p" -c 0 2>/dev/null; then found=$$p; fi; \
 		done; \
-		if [ -n "$$found" ]; then echo "== Python $$v"; "$$found" -m unittest discover -s cuda/python/tests; \
+		if [ -n "$$found" ]; then echo "== Python $$v"; "$$found" -m unittest discover -v -s cuda/python/tests 2>&1 | { grep -v ' \.\.\. ok$$' || true; }; \
 		else echo "== Python $$v: skipped, there is none here"; fi; \
 	done
 	$(PYTHON) -m unittest discover -s testdata/h200
