@@ -12,8 +12,10 @@ DEMO      := .build/demo.gpurec
 GOFLAGS_V := -trimpath
 # go-nvml declares functions that newer NVML headers call deprecated; we call none of them.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+# go-nvml finds its functions when they are first called; some compilers bind at start unless told.
+export CGO_LDFLAGS := -O2 -g -Wl,-z,lazy
 
-.PHONY: build hook generate demo test test-go test-c test-python test-interop cross check clean
+.PHONY: build hook generate demo test test-go test-c test-python test-evidence test-interop cross check clean
 
 build: hook
 	$(GO) build $(GOFLAGS_V) -o bin/gpurec ./cmd/gpurec
@@ -35,7 +37,7 @@ demo: build
 	bin/gpuanalyze contexts $(DEMO)
 	bin/gpuanalyze devices $(DEMO)
 
-test: build check test-go test-c test-python cross test-interop
+test: build check test-go test-c test-python test-evidence cross test-interop
 	@echo "make test: all green"
 
 check:
@@ -67,6 +69,18 @@ test-python:
 # Parts as they lie, and exports, in the tools that people open them with.
 test-interop: build $(VENV)/ok
 	$(VENV)/bin/python analyze/export/interop/test_interop.py bin/gpuanalyze
+
+# The evidence from the H200 again: an independent fold in Python against the
+# numbers that PyTorch, CuPy and the driver printed in the same runs.
+test-evidence: build
+	@mkdir -p .build
+	@for pair in torch:train cupy:cupy flavours:flavours; do \
+		name=$${pair#*:}; rm -rf .build/$$name.gpurec; \
+		bin/gpuanalyze import text testdata/h200/$$name.txt.zst -o .build/$$name.gpurec; \
+		bin/gpuanalyze events -q .build/$$name.gpurec > .build/$$name.txt; \
+		$(PYTHON) testdata/h200/compare.py $${pair%:*} .build/$$name.txt testdata/h200/$$name.jsonl > .build/$$name.table; \
+		tail -n 2 .build/$$name.table; \
+	done
 
 # gpuanalyze runs where there is no GPU and no C library of ours.
 cross:
