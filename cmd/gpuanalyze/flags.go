@@ -78,11 +78,14 @@ func newAnalysisUntil(c *command, stdout io.Writer, until string) *analysis {
 	a.StringSliceVar(&a.devices, "device", nil, "only these devices, by `INDEX` in the trace, or UUID or its beginning")
 	a.UintSliceVar(&a.threads, "thread", nil, "only these threads, by `TID`")
 	a.Int32SliceVar(&a.ranks, "rank", nil, "only these `RANK`s of a distributed job")
-	a.StringSliceVar(&a.layers, "layer", nil, "only these layers: `driver`, pool, host")
+	a.StringSliceVar(&a.layers, "layer", nil, "only these `LAYER`s: driver, pool, host")
 	a.StringArrayVar(&a.scopes, "scope", nil, "only what the thread of a scope did inside it, by `ID|NAME[#N]`")
 	a.StringVar(&a.from, "from", "", "from this `TIME` on: 12.5s since the start, RFC 3339, or scope:NAME#3")
 	a.StringVar(&a.to, until, "", "up to this `TIME`")
 	a.BoolVarP(&a.quiet, "quiet", "q", false, "on stderr only errors, and what is missing")
+	for _, name := range []string{"process", "thread", "rank"} {
+		a.Lookup(name).DefValue = "" // the help would call an empty list a default
+	}
 	return a
 }
 
