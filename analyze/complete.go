@@ -109,8 +109,8 @@ func (p *Pass) judge(c *Completeness) {
 	if m.Stats.Unresolved > 0 {
 		c.note("%d stack%s without a definition", m.Stats.Unresolved, Plural(int64(m.Stats.Unresolved)))
 	}
-	if m.NVML != "" && p.wanted && !p.sampled {
-		c.note("no NVML samples: %s", m.NVML)
+	if m.NoSamples != "" && p.wanted && !p.sampled {
+		c.note("no NVML samples: %s", m.NoSamples)
 	}
 	var unknown, unseen int64
 	for _, q := range p.State.Processes() {

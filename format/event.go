@@ -197,12 +197,14 @@ type Meta struct {
 	Monotonic Time      `json:"start_monotonic"` // CLOCK_MONOTONIC at Start
 	TSC       uint64    `json:"start_tsc,omitempty"`
 	Driver    string    `json:"driver,omitempty"`
-	NVML      string    `json:"nvml,omitempty"`      // version, or why there are no samples
-	Simulated bool      `json:"simulated,omitempty"` // the GPU was the project's own
+	NVML      string    `json:"nvml,omitempty"`       // version
+	NoSamples string    `json:"no_samples,omitempty"` // why there are none, or none of some devices any more
+	Simulated bool      `json:"simulated,omitempty"`  // the GPU was the project's own
 	Ending    Ending    `json:"ending,omitempty"`
 	Reason    string    `json:"reason,omitempty"` // why it is failed or partial, in words
 	Status    *int      `json:"status,omitempty"` // the command's exit status
 	End       Time      `json:"end_monotonic,omitempty"`
+	Parts     int       `json:"parts,omitempty"` // ever begun, written when the trace closes: a later part that is not there is missing
 	Stats     Stats     `json:"stats"`
 }
 

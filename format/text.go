@@ -55,7 +55,11 @@ func WriteText(w io.Writer, t *Trace) error {
 		errs = append(errs, p.LoadDefs(defs))
 	}
 	b := fmt.Appendf(nil, "%s %d\n", textHead, t.meta.Version)
-	b = append(appendMetaText(b, &t.meta), '\n')
+	meta := t.meta
+	if n := len(t.parts); n > 0 && meta.Parts <= t.parts[n-1].index+1 {
+		meta.Parts = 0 // the part lines say it
+	}
+	b = append(appendMetaText(b, &meta), '\n')
 	b = appendDefsText(b, defs)
 	if _, err := out.Write(b); err != nil {
 		return fmt.Errorf("write text: %w", err)
@@ -188,6 +192,7 @@ func appendMetaText(b []byte, m *Meta) []byte {
 	l.uint("start_tsc", m.TSC)
 	l.text("driver", m.Driver)
 	l.text("nvml", m.NVML)
+	l.text("no_samples", m.NoSamples)
 	if m.Simulated {
 		l.key("simulated")
 		l.b = append(l.b, "true"...)
@@ -205,6 +210,7 @@ func appendMetaText(b []byte, m *Meta) []byte {
 		l.b = strconv.AppendInt(l.b, int64(*m.Status), 10)
 	}
 	l.int("end_monotonic", int64(m.End), 0)
+	l.int("parts", int64(m.Parts), 0)
 	l.uint("events", m.Stats.Events)
 	l.uint("lost", m.Stats.Lost)
 	l.uint("closed_lanes", m.Stats.ClosedLanes)

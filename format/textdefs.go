@@ -40,6 +40,10 @@ func (p *textParser) readMeta(a *args) error {
 			m.Driver = a.text()
 		case "nvml":
 			m.NVML = a.text()
+		case "no_samples":
+			m.NoSamples = a.text()
+		case "parts":
+			m.Parts = int(a.int(32))
 		case "simulated":
 			b, err := strconv.ParseBool(a.text())
 			if err != nil {

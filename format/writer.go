@@ -229,6 +229,7 @@ func (w *Writer) Close(f func(*Meta)) error {
 	if f != nil {
 		f(&w.meta)
 	}
+	w.meta.Parts = max(w.meta.Parts, w.index+1)
 	if failed != nil {
 		w.meta.Ending, w.meta.Reason = ending, reason
 	}

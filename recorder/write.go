@@ -150,10 +150,10 @@ func (w *write) close(f func(*format.Meta)) error {
 		m.End = ring.Now()
 		s.mu.Lock()
 		for _, r := range s.reasons {
-			if m.NVML != "" {
-				m.NVML += "; "
+			if m.NoSamples != "" {
+				m.NoSamples += "; "
 			}
-			m.NVML += r
+			m.NoSamples += r
 		}
 		s.mu.Unlock()
 		if f != nil {

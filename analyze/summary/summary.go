@@ -225,7 +225,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 	sort.Slice(t.Unhooked, func(i, j int) bool { return t.Unhooked[i].Symbol < t.Unhooked[j].Symbol })
 	t.Lost = max(a.lost, int64(t.Meta.Stats.Lost))
 	if t.Samples == 0 {
-		t.NoSamples = t.Meta.NVML
+		t.NoSamples = t.Meta.NoSamples
 	}
 	a.endDevices(p)
 	a.endProcesses(p)

@@ -127,7 +127,7 @@ func TestSample(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := trace.Meta()
-			if m.Ending != format.EndClosed || !m.Simulated || m.NVML == "" || m.Driver == "" || m.End <= m.Monotonic || !strings.Contains(m.NVML, tc.inReason) {
+			if m.Ending != format.EndClosed || !m.Simulated || m.NVML == "" || m.Driver == "" || m.End <= m.Monotonic || !strings.Contains(m.NoSamples, tc.inReason) {
 				t.Errorf("trace.json says %+v", m)
 			}
 			defs := format.NewDefs()

@@ -88,12 +88,12 @@ func (s *simulation) nvmlPath() string {
 // says why.
 func openSampler(sim *simulation, interval time.Duration, meta *format.Meta, say func(string)) (recorder.Source, func()) {
 	if interval == 0 {
-		meta.NVML = "not asked: --sample-interval 0"
+		meta.NoSamples = "not asked: --sample-interval 0"
 		return nil, func() {}
 	}
 	lib, err := nvml.Open(sim.nvmlPath())
 	if err != nil {
-		meta.NVML = err.Error()
+		meta.NoSamples = err.Error()
 		say("no samples: " + err.Error())
 		return nil, func() {}
 	}
