@@ -93,3 +93,16 @@ $(VENV)/ok:
 
 clean:
 	rm -rf bin .build $(VENV)
+
+.PHONY: bench bench-gpu-kit
+
+# The tables of benchmarks/, on this machine: under ten minutes. Keep what is
+# worth keeping: cp .build/bench.txt benchmarks/results/DATE-MACHINE.txt
+bench: build
+	@mkdir -p .build
+	cd benchmarks && $(GO) build $(GOFLAGS_V) -o ../.build/benchmarks/run .
+	.build/benchmarks/run -o .build/bench.txt
+
+# A folder for a GPU machine with neither Go nor make: .build/gpu-kit/run there.
+bench-gpu-kit: build
+	benchmarks/gpu/kit.sh .build/gpu-kit

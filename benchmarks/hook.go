@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strconv"
+)
+
+// hookThreads is an event without a stack on 1 and on N threads: gpurec's, a
+// bare store with a clock read in a ring of each thread's own, the same in one
+// ring of all by fetch_add, and no hook at all.
+func hookThreads(s *suite) error {
+	counts := []int{1, runtime.NumCPU()}
+	if runtime.NumCPU() >= 12 {
+		counts = []int{1, 8} // four cores stay for the recorder
+	}
+	for turn := range 2 { // 1 N 1 N
+		_ = turn
+		for _, n := range counts {
+			if err := s.recorded(nil, filepath.Join(s.tools, "hookbench"), strconv.Itoa(n), strconv.Itoa(s.rounds(10))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hookStacks is an event with a Python stack of 40 frames, against a walk that
+// reads each frame's code and instruction and does nothing with them.
+func hookStacks(s *suite) error {
+	for _, p := range s.pythons() {
+		for _, frames := range []int{5, 40} {
+			err := s.recorded(nil, p[1], filepath.Join(s.scripts, "stack.py"), filepath.Join(s.tools, "libburst.so"), strconv.Itoa(frames), strconv.Itoa(s.rounds(10)))
+			if err != nil {
+				return fmt.Errorf("python %s: %w", p[0], err)
+			}
+		}
+	}
+	return nil
+}
+
+// birth is a thread's first event.
+func birth(s *suite) error {
+	return s.recorded(nil, filepath.Join(s.tools, "birthbench"), strconv.Itoa(s.rounds(100)))
+}
