@@ -2,10 +2,12 @@ module github.com/gpurec/gpurec/benchmarks
 
 go 1.25
 
-require github.com/gpurec/gpurec v0.0.0
+require (
+	github.com/apache/arrow/go/v15 v15.0.2
+	github.com/gpurec/gpurec v0.0.0
+)
 
 require (
-	github.com/apache/arrow/go/v15 v15.0.2 // indirect
 	github.com/goccy/go-json v0.10.2 // indirect
 	github.com/google/flatbuffers v23.5.26+incompatible // indirect
 	github.com/klauspost/compress v1.20.4 // indirect

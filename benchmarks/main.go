@@ -34,6 +34,12 @@ var tables = []table{
 	{"hook", "one event without a stack, 1 and N threads (CPU time)", here | host, hookThreads},
 	{"stacks", "one event with a Python stack (CPU time)", here | host, hookStacks},
 	{"birth", "a thread's first event (wall time)", here | host, birth},
+	{"record", "from lanes to the disk (the recorder's CPU time an event)", here | host, record},
+	{"share", "the recorder at 50,000 events a second (share of a core)", here | host, share},
+	{"size", "bytes of an event on disk", here, sizes},
+	{"commands", "start of the commands (wall and CPU time)", here | host, commands},
+	{"sampler", "NVML at 100 Hz (share of a core)", here | host, sampler},
+	{"reading", "gpuanalyze on 5 million events (wall and CPU time, memory)", here, reading},
 }
 
 func main() {

@@ -50,6 +50,7 @@ var programs = [][]string{
 	{"hookbench", "threads.c", "-l:libburst.so", "-l:libc10.so", "-pthread"},
 	{"birthbench", "birth.c", "-l:libburst.so", "-l:libc10.so", "-pthread"},
 	{"nvmlloop", "nvmlloop.c", "-ldl"},
+	{"meter", "meter.c"},
 }
 
 // build compiles the C programs from sources into s.tools.
@@ -80,7 +81,7 @@ func (s *suite) build(sources string) error {
 // A cost is what a program and the children it waited for took.
 type cost struct {
 	wall, cpu time.Duration
-	rss       int64 // bytes, the largest
+	rss       int64 // bytes, the largest; of metered alone
 	out       []byte
 }
 
@@ -96,10 +97,21 @@ func measure(path string, args ...string) (cost, error) {
 		return c, fmt.Errorf("%s %s: %w\n%s", filepath.Base(path), strings.Join(args, " "), err, text.Bytes())
 	}
 	c.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		c.rss = u.Maxrss << 10
-	}
 	return c, nil
+}
+
+// metered is measure with the largest resident size, see meter.c.
+func (s *suite) metered(path string, args ...string) (cost, error) {
+	file := s.fresh("meter")
+	c, err := measure(filepath.Join(s.tools, "meter"), append([]string{file, path}, args...)...)
+	if err != nil {
+		return c, err
+	}
+	b, err := os.ReadFile(file)
+	if err == nil {
+		_, err = fmt.Sscan(string(b), &c.cpu, &c.rss)
+	}
+	return c, err
 }
 
 // own is the CPU time of this process so far.

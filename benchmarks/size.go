@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"os"
+	"path/filepath"
+
+	"github.com/apache/arrow/go/v15/arrow"
+	"github.com/apache/arrow/go/v15/arrow/array"
+)
+
+// sizes is the bytes an event takes on disk, of a real training run as it was
+// recorded. Nothing here varies: one round.
+//
+// The limit is the time column's own entropy, of which no writer can spare
+// anything: the distances between events, as a mixture over powers of two within
+// each of which a distance could be anything. What compressors that know that
+// times grow would still reach lies between that and the column's present size.
+func sizes(s *suite) error {
+	trace := s.fresh("size.gpurec")
+	if _, err := importTrace(s.root, trace); err != nil {
+		return err
+	}
+	path := filepath.Join(trace, "00000", "events.arrow")
+	schema, batches, err := readBatches(path)
+	if err != nil {
+		return err
+	}
+	n := int64(0)
+	for _, b := range batches {
+		n += b.NumRows()
+	}
+	put := func(table, who string, bytes float64) {
+		s.sheet.put(table, who, int(n), bytes/float64(n), "B/event")
+	}
+	events, err := size(trace, "events.arrow")
+	if err != nil {
+		return err
+	}
+	all, err := size(trace, "")
+	if err != nil {
+		return err
+	}
+	text, err := os.Stat(evidence(s.root))
+	if err != nil {
+		return err
+	}
+	put("Disk", ours, float64(events))
+	put("Disk", "gpurec-with-definitions", float64(all))
+	schemas, err := writeBatches(s.fresh("arrow"), schema, nil) // twice in a file, long texts each
+	if err != nil {
+		return err
+	}
+	put("Disk", "gpurec-without-schema", float64(events-schemas))
+	arrowBytes, err := writeBatches(s.fresh("arrow"), schema, batches)
+	if err != nil {
+		return err
+	}
+	put("Disk", "arrow-zstd", float64(arrowBytes))
+	put("Disk", "text-zstd-19", float64(text.Size()))
+	put("Disk", "time-entropy", entropy(batches, schema.FieldIndices("time")[0])/8)
+	empty := int64(0) // of a file of that many batches, whatever the column
+	for i, f := range schema.Fields() {
+		one := arrow.NewSchema([]arrow.Field{{Name: f.Name, Type: f.Type}}, nil)
+		var columns, none []arrow.Record
+		for _, b := range batches {
+			columns = append(columns, array.NewRecord(one, []arrow.Array{b.Column(i)}, b.NumRows()))
+			none = append(none, array.NewRecord(one, []arrow.Array{array.NewSlice(b.Column(i), 0, 0)}, 0))
+		}
+		if empty, err = writeBatches(s.fresh("arrow"), one, none); err != nil {
+			return err
+		}
+		bytes, err := writeBatches(s.fresh("arrow"), one, columns)
+		if err != nil {
+			return err
+		}
+		put("DiskColumn", f.Name, float64(max(bytes-empty, 0)))
+	}
+	s.sheet.add(fmt.Sprintf("%d events in %d batches", n, len(batches)))
+	return nil
+}
+
+// entropy is the bits of a column of times, by its distances: which power of
+// two, and where in it.
+func entropy(batches []arrow.Record, column int) (sum float64) {
+	var count [65]float64
+	n, last := 0.0, int64(0)
+	for _, b := range batches {
+		for _, t := range b.Column(column).(*array.Int64).Int64Values() {
+			if last != 0 {
+				d := t - last
+				exponent := bits.Len64(uint64(max(d, -d)))
+				count[exponent]++
+				sum += float64(max(exponent-1, 0))
+				n++
+			}
+			last = t
+		}
+	}
+	for _, c := range count {
+		if c > 0 {
+			sum -= c * math.Log2(c/n)
+		}
+	}
+	return sum
+}
