@@ -210,8 +210,8 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 			break
 		}
 	}
-	if len(parts) == 0 {
-		p.comp.note("it has no events")
+	if !stopped {
+		p.gap(parts, len(parts))
 	}
 	if !p.In {
 		p.enter(a)
@@ -224,13 +224,18 @@ func (p *Pass) growing(i int) bool {
 	return p.Trace.Meta().Ending == format.EndGrowing && i == len(p.Trace.Parts())-1
 }
 
-// gap says which parts are not there before the i-th.
+// gap says which parts are not there before the i-th, or after the last.
 func (p *Pass) gap(parts []*format.Part, i int) {
+	gap, missing := p.Trace.Missing(i)
 	switch {
+	case missing && len(parts) == 0:
+		p.comp.partial("all its parts are missing, of which there were %d", gap.Last+1)
+	case missing:
+		p.comp.partial("%v", gap)
+	case len(parts) == 0:
+		p.comp.partial("it has no part")
 	case i == 0 && parts[0].Index() > 0:
 		p.thinned = true // the oldest parts are deleted on purpose; the checkpoint says what was live
-	case i > 0 && parts[i].Index() != parts[i-1].Index()+1:
-		p.comp.partial("parts %d to %d are missing", parts[i-1].Index()+1, parts[i].Index()-1)
 	}
 }
 

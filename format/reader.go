@@ -18,6 +18,7 @@ type Trace struct {
 	path  string
 	meta  Meta
 	parts []*Part
+	alone bool // opened as one of its parts
 }
 
 // maxMeta bounds trace.json.
@@ -70,7 +71,7 @@ func openPartAlone(dir string) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a part: %w", err)
 	}
-	t := &Trace{path: dir}
+	t := &Trace{path: dir, alone: true}
 	index, _ := partIndex(filepath.Base(abs))
 	t.parts = []*Part{{index: index, dir: dir}}
 	t.meta, err = readMeta(filepath.Join(filepath.Dir(abs), MetaFile))
@@ -135,9 +136,39 @@ func (t *Trace) Path() string { return t.path }
 // Meta is trace.json.
 func (t *Trace) Meta() Meta { return t.meta }
 
-// Parts are the parts there are, in order. A gap in their indices is a part
-// that was deleted.
+// Parts are the parts there are, in order. What Missing says lies between them.
 func (t *Trace) Parts() []*Part { return t.parts }
+
+// Alone reports whether the trace was opened as one of its parts.
+func (t *Trace) Alone() bool { return t.alone }
+
+// A Gap is a run of parts that a trace had and has no more.
+type Gap struct{ First, Last int }
+
+func (g Gap) String() string {
+	if g.First == g.Last {
+		return fmt.Sprintf("part %d is missing", g.First)
+	}
+	return fmt.Sprintf("parts %d to %d are missing", g.First, g.Last)
+}
+
+// Missing is what is not there directly before the i-th of Parts, or, where i
+// is their number, after the last: trace.json of a closed trace knows how many
+// there were. The first parts may be deleted on purpose and are no gap, unless
+// no part is left at all.
+func (t *Trace) Missing(i int) (Gap, bool) {
+	g := Gap{0, t.meta.Parts - 1}
+	if n := len(t.parts); n > 0 {
+		if t.alone || i == 0 {
+			return Gap{}, false
+		}
+		g.First = t.parts[i-1].index + 1
+		if i < n {
+			g.Last = t.parts[i].index - 1
+		}
+	}
+	return g, g.First <= g.Last
+}
 
 // A Part is one part of a trace.
 type Part struct {

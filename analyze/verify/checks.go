@@ -320,7 +320,7 @@ func (v *verifier) conclude(m *format.Meta) {
 	if r.Unaccounted > 0 {
 		v.fault("%d events are missing between the numbers of their threads' events, and no Lost row counts them", r.Unaccounted)
 	}
-	all := len(r.Faults) == 0 && !v.broken && len(r.Parts) > 0 && r.Parts[0].Index == 0 && r.Parts[len(r.Parts)-1].Index == len(r.Parts)-1
+	all := len(r.Faults) == 0 && !v.broken && len(r.Parts) > 0 && r.Parts[0].Index == 0 && r.Parts[len(r.Parts)-1].Index == len(r.Parts)-1 && len(r.Parts) >= m.Parts
 	if all && m.Ending == format.EndClosed && m.Stats.Lost > 0 && int64(m.Stats.Lost) != r.Lost {
 		v.fault("the recorder counted %d lost events, the Lost rows %d", m.Stats.Lost, r.Lost)
 	}

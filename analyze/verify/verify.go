@@ -11,7 +11,8 @@
 // came before it. Partial means that the trace is sound and events are
 // missing, which is known and counted. A note is legal and worth knowing:
 // rows older than the one before (the order of rows is the order of effect, and
-// time is an attribute), frees of what was never seen, deleted parts.
+// time is an attribute), frees of what was never seen, first parts
+// that retention deleted.
 //
 // It promises to read on after damage as far as parts are independent of each
 // other, with memory bounded by the live set and the number of different ids in
@@ -82,16 +83,24 @@ func Verify(ctx context.Context, t *format.Trace, progress func(done, of int)) (
 		start: m.Monotonic, lanes: map[laneKey]*lane{}, next: -1}
 	v.fold = live.New()
 	v.torch.watch(v.fold)
-	if len(t.Parts()) == 0 {
-		v.fault("%s: the trace has no part", t.Path())
-	}
 	for i, p := range t.Parts() {
+		if gap, missing := t.Missing(i); missing {
+			v.partial("%v: deleted by hand", gap)
+		}
 		if err := v.part(ctx, p); err != nil {
 			return nil, err
 		}
 		if progress != nil {
 			progress(i+1, len(t.Parts()))
 		}
+	}
+	switch gap, missing := t.Missing(len(t.Parts())); {
+	case missing && len(t.Parts()) == 0:
+		v.partial("all its parts are missing, of which there were %d", gap.Last+1)
+	case missing:
+		v.partial("%v: the trace had %d when it was closed", gap, m.Parts)
+	case len(t.Parts()) == 0:
+		v.fault("%s: the trace has no part", t.Path())
 	}
 	v.conclude(&m)
 	return v.r, nil
@@ -134,9 +143,7 @@ func find(list *[]string, f string, a []any) {
 func (v *verifier) part(ctx context.Context, p *format.Part) error {
 	row := Part{Index: p.Index(), Closed: true}
 	follows := v.next == p.Index() && !v.broken
-	if v.next >= 0 && v.next != p.Index() {
-		v.note("parts %d to %d are not there: deleted by retention or by hand", v.next, p.Index()-1)
-	} else if v.next < 0 && p.Index() > 0 {
+	if v.next < 0 && p.Index() > 0 {
 		v.note("the trace begins with part %d: the ones before are not there", p.Index())
 	}
 	if !follows && v.next >= 0 {

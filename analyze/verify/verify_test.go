@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"os"
@@ -239,12 +240,19 @@ func TestDamage(t *testing.T) {
 		}, "faulty", "00001/events.arrow: corrupt", 3},
 		{"a table is missing", func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, "00000", "stacks.arrow")) },
 			"faulty", "stacks.arrow", 3},
-		{"the middle part deleted", func(t *testing.T, dir string) { os.RemoveAll(filepath.Join(dir, "00001")) }, "sound", "parts 1 to 1 are not there", 2},
+		{"the middle part deleted", func(t *testing.T, dir string) { os.RemoveAll(filepath.Join(dir, "00001")) }, "sound, but partial", "part 1 is missing", 2},
+		{"the last part deleted", func(t *testing.T, dir string) { os.RemoveAll(filepath.Join(dir, "00002")) }, "sound, but partial", "part 2 is missing: the trace had 3", 2},
 		{"the first part deleted", func(t *testing.T, dir string) { os.RemoveAll(filepath.Join(dir, "00000")) }, "sound", "begins with part 1", 2},
 		{"no part left", func(t *testing.T, dir string) {
 			for _, p := range []string{"00000", "00001", "00002"} {
 				os.RemoveAll(filepath.Join(dir, p))
 			}
+		}, "sound, but partial", "all its parts are missing, of which there were 3", 0},
+		{"never a part", func(t *testing.T, dir string) {
+			for _, p := range []string{"00000", "00001", "00002"} {
+				os.RemoveAll(filepath.Join(dir, p))
+			}
+			edit(t, filepath.Join(dir, "trace.json"), func(b []byte) []byte { return bytes.Replace(b, []byte(`"parts": 3`), []byte(`"parts": 0`), 1) })
 		}, "faulty", "no part", 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -180,6 +180,52 @@ func TestOldPartsDeleted(t *testing.T) {
 	}
 }
 
+// A part that is not there is said by every report, wherever it stood, unless
+// it is one of the first: those may be deleted on purpose.
+func TestPartsMissing(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		deleted []string
+		code    int
+		words   string
+	}{
+		{"none", nil, 0, ""},
+		{"the last", []string{"00002"}, exitPartial, "part 2 is missing"},
+		{"the last two", []string{"00001", "00002"}, exitPartial, "parts 1 to 2 are missing"},
+		{"a middle one", []string{"00001"}, exitPartial, "part 1 is missing"},
+		{"the first", []string{"00000"}, 0, ""},
+		{"first and last", []string{"00000", "00002"}, exitPartial, "part 2 is missing"},
+		{"all", []string{"00000", "00001", "00002"}, exitPartial, "all its parts are missing, of which there were 3"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := writeRandom(t, 1, 600)
+			for _, p := range row.deleted {
+				if err := os.RemoveAll(filepath.Join(dir, p)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, args := range []string{"summary", "lines", "lines --at peak", "lines --at end", "contexts", "devices", "events", "events --from 0s", "export -o " + t.TempDir() + "/x.arrow"} {
+				code, stdout, stderr := command1(t, append(strings.Fields(args), dir)...)
+				if code != row.code || !strings.Contains(stdout+stderr, row.words) {
+					t.Errorf("%s: exit %d, want %d with %q\n%s%s", args, code, row.code, row.words, stdout, stderr)
+				}
+			}
+			if row.words == "" || len(row.deleted) == 3 {
+				return
+			}
+			// One part that was named by itself is whole.
+			for _, p := range []string{"00000", "00001", "00002"} {
+				part := filepath.Join(dir, p)
+				if _, err := os.Stat(part); err == nil {
+					if code, _, stderr := command1(t, "summary", part); code != 0 {
+						t.Errorf("%s alone: exit %d, %s", p, code, stderr)
+					}
+				}
+			}
+		})
+	}
+}
+
 func firstDifference(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range max(len(x), len(y)) {
