@@ -143,17 +143,27 @@ type sameBuf struct {
 
 const maxSame = 256
 
-func openTable(path string, t *table) (*tableReader, error) {
-	f, err := os.Open(path)
+// openFile opens a file of a trace, and says how long it is. What is no file,
+// like a pipe or a device, is refused and not waited for.
+func openFile(path string) (*os.File, int64, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("open %s: not a file", path)
+		err = &os.PathError{Op: "open", Path: path, Err: errors.New("it is no regular file")}
 	}
 	if err != nil {
 		f.Close()
+		return nil, 0, err
+	}
+	return f, fi.Size(), nil
+}
+
+func openTable(path string, t *table) (*tableReader, error) {
+	f, size, err := openFile(path)
+	if err != nil {
 		return nil, err
 	}
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
@@ -162,7 +172,7 @@ func openTable(path string, t *table) (*tableReader, error) {
 		f.Close()
 		return nil, fmt.Errorf("make a decompressor: %w", err)
 	}
-	r := &tableReader{table: t, path: path, f: f, size: fi.Size(), end: -1, dec: dec, b: newBatch(t)}
+	r := &tableReader{table: t, path: path, f: f, size: size, end: -1, dec: dec, b: newBatch(t)}
 	r.same = make([]sameBuf, len(t.shape().bufs))
 	return r, nil
 }

@@ -88,7 +88,7 @@ func partIndex(name string) (int, bool) {
 }
 
 func readMeta(path string) (m Meta, err error) {
-	f, err := os.Open(path)
+	f, _, err := openFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, &NotTraceError{path, pathless(err)}
 	}

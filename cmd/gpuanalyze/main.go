@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -71,7 +72,30 @@ func main() {
 		<-ctx.Done()
 		stop() // a second interrupt ends the program at once
 	}()
-	os.Exit(run(ctx, os.Stdout, os.Stderr, os.Args[1:]))
+	os.Exit(within(ctx, os.Stderr, moment, func() int { return run(ctx, os.Stdout, os.Stderr, os.Args[1:]) }))
+}
+
+// moment is what a command has for tidying up after an interrupt: longer than
+// a batch takes, and shorter than anybody waits before asking again.
+const moment = 2 * time.Second
+
+// within runs f. Where it does not notice ctx's end in time, because it waits
+// for a reader or a disk, it is left behind.
+func within(ctx context.Context, stderr io.Writer, moment time.Duration, f func() int) int {
+	done := make(chan int, 1)
+	go func() { done <- f() }()
+	select {
+	case code := <-done:
+		return code
+	case <-ctx.Done():
+	}
+	select {
+	case code := <-done:
+		return code
+	case <-time.After(moment):
+		fmt.Fprintln(stderr, "gpuanalyze: interrupted")
+		return exitInterrupted
+	}
 }
 
 // run is main without the process.

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package format
+
+const nonblock = 0
