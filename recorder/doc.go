@@ -7,7 +7,7 @@
 //
 //	session.go    Start, Close, and what holds the three together
 //	drain.go      the loop: accept, deaths, copy what is published, watermark
-//	round.go      what drain hands to fold
+//	deaths.go     who has died, and when      round.go      what drain hands to fold
 //	accept.go     the socket, a hello and its checks        process.go  who it is
 //	order.go      lanes merged by the time at their heads
 //	intern.go     definitions to the trace's own ids        lines.go    Python's line tables

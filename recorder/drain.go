@@ -29,7 +29,6 @@ const (
 	pauseAlone = 100 * time.Millisecond
 
 	maxLanes = 16 * format.MaxLanes // of all processes
-	pollDead = format.Time(100 * time.Millisecond)
 )
 
 // drain is the loop that empties the lanes. It copies and nothing else.
@@ -45,7 +44,7 @@ type drain struct {
 	out       *round
 	nextLane  int32
 	laggard   *lane // the one that holds the watermark back: it is read even when the queue is full
-	lastPoll  format.Time
+	nextPoll  format.Time
 	said      map[string]bool
 }
 
@@ -120,46 +119,18 @@ func (d *drain) run() {
 	}
 }
 
-// wait sleeps and marks the processes that died: before the next accept, so that
-// whatever they announced before their death is found by it.
+// wait sleeps until something comes or the pause is over.
 func (d *drain) wait(pause time.Duration) {
 	var events [64]syscall.EpollEvent
 	n, err := syscall.EpollWait(d.epoll, events[:], int((pause+time.Millisecond-1)/time.Millisecond))
 	if err != nil {
 		return // EINTR
 	}
-	now := ring.Now()
 	for _, e := range events[:n] {
-		if p := d.byPidfd[e.Fd]; p != nil {
-			d.died(p, now)
-		} else if e.Fd == int32(d.s.wakes[0]) {
+		if e.Fd == int32(d.s.wakes[0]) {
 			var b [64]byte
 			syscall.Read(d.s.wakes[0], b[:])
 		}
-	}
-	if now-d.lastPoll > pollDead {
-		d.lastPoll = now
-		for _, p := range d.processes {
-			if p.pidfd < 0 && !p.ended && !running(p.key) {
-				d.died(p, now)
-			}
-		}
-	}
-}
-
-func (d *drain) died(p *process, now format.Time) {
-	d.forgetPidfd(p)
-	if !p.ended {
-		p.ended, p.end = true, now
-		p.status = d.s.statusOf(p.key.pid)
-	}
-}
-
-func (d *drain) forgetPidfd(p *process) {
-	if p.pidfd >= 0 {
-		delete(d.byPidfd, int32(p.pidfd))
-		syscall.Close(p.pidfd) // leaves the epoll set with it
-		p.pidfd = -1
 	}
 }
 
@@ -167,18 +138,20 @@ func (d *drain) forgetPidfd(p *process) {
 //
 //	1 a = now
 //	2 accept and map until EAGAIN: a lane that is not here yet was announced
-//	  after a, so its events are younger
+//	  after a, so its events are younger. Then look for deaths, see meet: a
+//	  process that is not seen dead was alive at a, so its end is younger
 //	3 for each lane: busy, then head; copy all that is published. Idle: whatever
 //	  comes next is younger than a, less the margin. Busy, or not copied whole:
 //	  whatever comes next is not older than the newest record copied
 //	4 until = the least of these bounds
-//	5 processes that were dead before 2 and whose lanes are empty have ended
+//	5 processes that were dead before the last accept and whose lanes are empty
+//	  have ended
 //
 // Accepting in a goroutine of its own instead of in 2 made 15 % of the events
 // late when tried, a busy word set after the clock was read 241 of 72 million.
 func (d *drain) turn() (busy bool) {
 	a := ring.Now()
-	d.accept()
+	met := d.meet()
 	d.laggard = nil
 	for _, l := range d.lanes {
 		if l.incomplete && (d.laggard == nil || l.bound < d.laggard.bound) {
@@ -194,12 +167,21 @@ func (d *drain) turn() (busy bool) {
 		}
 	}
 	d.lanes = keep(d.lanes, func(l *lane) bool { return l.ring != nil })
-	d.out.until = max(d.out.until, until)
 	for key, p := range d.processes {
-		if p.ended && d.empty(p) {
+		switch {
+		case !p.ended && p.pidfd >= 0:
+			if met {
+				p.seen = max(p.seen, a)
+			}
+		case !p.ended:
+			until = min(until, p.seen)
+		case d.empty(p):
 			d.out.ended = append(d.out.ended, d.bury(p))
 			delete(d.processes, key)
 		}
+	}
+	if met {
+		d.out.until = max(d.out.until, until)
 	}
 	d.s.alive.Store(int64(len(d.processes)))
 	return busy
@@ -292,6 +274,7 @@ func (d *drain) close(l *lane, err error) {
 		err = fmt.Errorf("lane of process %d: %w", l.process.key.pid, err)
 	}
 	d.out.left = append(d.out.left, leaving{lane: l, corrupt: err})
+	l.process.seen = max(l.process.seen, min(l.ring.Newest(), ring.Now()))
 	d.unmap(l)
 }
 
@@ -315,21 +298,6 @@ func (d *drain) empty(p *process) bool {
 		}
 	}
 	return true
-}
-
-// bury ends a process: the calls it was in, its lanes' counters, its lanes.
-func (d *drain) bury(p *process) ending {
-	d.forgetPidfd(p)
-	e := ending{process: p, time: p.end, status: p.status}
-	for _, l := range append([]*lane(nil), p.lanes...) {
-		if call, ok := l.ring.Call(); ok && format.Time(call.Since) <= p.end {
-			e.unfinished = append(e.unfinished, unfinishedCall{l, call})
-		}
-		d.out.left = append(d.out.left, leaving{lane: l, time: p.end, dropped: l.ring.Dropped()})
-		d.unmap(l)
-	}
-	d.lanes = keep(d.lanes, func(l *lane) bool { return l.ring != nil })
-	return e
 }
 
 // finish empties the lanes a last time and lets go of them. Programs may still
@@ -458,18 +426,12 @@ func (d *drain) admit(n *newcomer) error {
 // adopt enters a process. One with the same pid and start time was this process
 // before it called exec, which ended that image.
 func (d *drain) adopt(key processKey, n *newcomer) *process {
-	now := ring.Now()
 	for k, old := range d.processes {
 		if k.pid == key.pid && k.start == key.start {
-			// It may have been seen to die already: that was the new image's death.
-			if !old.ended {
-				old.end = now
-			}
-			old.ended, old.end, old.status = true, min(old.end, format.Time(n.hello.Monotonic)), format.Unknown
-			d.forgetPidfd(old)
+			d.replaced(old, format.Time(n.hello.Monotonic))
 		}
 	}
-	p := &process{key: key, pidfd: n.pidfd, status: format.Unknown}
+	p := &process{key: key, pidfd: n.pidfd, status: format.Unknown, seen: min(format.Time(n.hello.Monotonic), ring.Now())}
 	p.row = format.Process{PID: key.pid, Parent: format.Unknown, StartTime: key.start, Image: key.image, Rank: format.Unknown,
 		Begin: format.Time(n.hello.Monotonic), End: format.Unknown, Status: format.Unknown}
 	describe(&p.row)

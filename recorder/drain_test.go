@@ -1,7 +1,9 @@
 package recorder
 
 import (
+	"os"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/gpurec/gpurec/format"
@@ -36,7 +38,11 @@ func newStill(t *testing.T, lanes int) *still {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.admit(&newcomer{hello: r.hello, pid: int32(r.hello.PID), pidfd: -1, ring: c}); err != nil {
+		pidfd, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(os.Getpid()), 0, 0)
+		if errno != 0 {
+			pidfd = ^uintptr(0) // an old kernel: /proc is asked
+		}
+		if err := d.admit(&newcomer{hello: r.hello, pid: int32(r.hello.PID), pidfd: int(pidfd), ring: c}); err != nil {
 			t.Fatal(err)
 		}
 		out.raws = append(out.raws, r)

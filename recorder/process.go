@@ -25,8 +25,9 @@ type process struct {
 	lanes  []*lane
 	bytes  uint64 // of its lanes
 	births int
+	seen   format.Time // when it was last known to be alive
 	ended  bool        // it died, or its image was replaced
-	end    format.Time // when that was seen
+	found  format.Time // when that was found out
 	status int32
 
 	tables tables // fold's

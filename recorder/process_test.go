@@ -28,6 +28,7 @@ var roles = map[string]func() error{
 	"exit":     exit,     // one event, then exit 3
 	"recorder": itself,   // records itself until it is killed
 	"silent":   connects, // connects and says nothing
+	"silently": silently, // one event, then nothing until it is killed
 }
 
 const roleEnv = "GPUREC_TEST_ROLE"
@@ -108,6 +109,17 @@ func exit() error {
 	}
 	p.Event(wireEvent(format.Alloc, format.APIMemAlloc, 1, 1), nil)
 	os.Exit(3)
+	return nil
+}
+
+func silently() error {
+	p, err := lane1(1)
+	if err != nil {
+		return err
+	}
+	p.Event(wireEvent(format.Alloc, format.APIMemAlloc, 1, 1), nil)
+	fmt.Println("in")
+	time.Sleep(time.Hour)
 	return nil
 }
 
@@ -226,7 +238,7 @@ func TestUnfinished(t *testing.T) {
 		t.Fatalf("%d rows", n)
 	}
 	e, end := r.events[len(r.events)-2], r.events[len(r.events)-1]
-	if e.Kind != format.Unfinished || e.API != format.APIMemFree || e.Address != 0xbeef || e.Requested != 77 || e.Duration <= 0 || end.Kind != format.ProcessEnd {
+	if e.Kind != format.Unfinished || e.API != format.APIMemFree || e.Address != 0xbeef || e.Requested != 77 || e.Duration < 0 || end.Kind != format.ProcessEnd {
 		t.Errorf("the last rows are %+v and %s", e, end.Kind)
 	}
 }
