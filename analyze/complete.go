@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"strings"
 
 	"github.com/gpurec/gpurec/format"
@@ -63,18 +64,35 @@ func (c *Completeness) damage(err error, growing bool) {
 // losses are the events that a trace says it lost.
 type losses struct {
 	events  int64
+	unknown bool // a row does not say how many
 	threads map[scopeThread]bool
 }
 
 func (l *losses) add(e *format.Event) {
-	if e.Size <= 0 {
-		return
+	if e.Size > 0 {
+		l.events = Add(l.events, e.Size)
+	} else {
+		l.unknown = true
 	}
-	l.events += e.Size
 	if l.threads == nil {
 		l.threads = map[scopeThread]bool{}
 	}
 	l.threads[scopeThread{e.Process, e.Thread}] = true
+}
+
+// Lost says how many events were lost, by the rows that say so and the
+// recorder's own count; "" where none was.
+func Lost(rows int64, unknown bool, m *format.Meta) string {
+	n := max(rows, int64(min(m.Stats.Lost, math.MaxInt64)))
+	switch {
+	case n == 0 && unknown:
+		return "an unknown number of events lost"
+	case n == 0:
+		return ""
+	case unknown:
+		return fmt.Sprintf("at least %d event%s lost", n, Plural(n))
+	}
+	return fmt.Sprintf("%d event%s lost", n, Plural(n))
 }
 
 // judge says what the trace itself tells about missing events.
@@ -90,12 +108,12 @@ func (p *Pass) judge(c *Completeness) {
 			c.note("%s", m.Reason)
 		}
 	}
-	if lost := max(int64(m.Stats.Lost), p.lost.events); lost > 0 {
+	if lost := Lost(p.lost.events, p.lost.unknown, &m); lost != "" {
 		where := ""
 		if n := len(p.lost.threads); n > 0 {
 			where = fmt.Sprintf(" on %d thread%s", n, Plural(int64(n)))
 		}
-		c.partial("%d event%s lost%s", lost, Plural(int64(lost)), where)
+		c.partial("%s%s", lost, where)
 	}
 	if n := m.Stats.ClosedLanes; n > 0 {
 		c.partial("%d lane%s closed because what they held made no sense", n, Plural(int64(n)))

@@ -11,6 +11,7 @@
 package summary
 
 import (
+	"math"
 	"sort"
 
 	"github.com/gpurec/gpurec/analyze"
@@ -135,7 +136,7 @@ func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 	case format.ScopeBegin:
 		t.Scopes++
 	case format.Lost:
-		a.lost += max(e.Size, 0)
+		a.lost = analyze.Add(a.lost, max(e.Size, 0))
 	case format.Unhooked:
 		a.symbols[e.Name]++
 	case format.AllocFailed:
@@ -223,7 +224,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 		t.Unhooked = append(t.Unhooked, Unhooked{p.Defs.Name(name), n})
 	}
 	sort.Slice(t.Unhooked, func(i, j int) bool { return t.Unhooked[i].Symbol < t.Unhooked[j].Symbol })
-	t.Lost = max(a.lost, int64(t.Meta.Stats.Lost))
+	t.Lost = max(a.lost, int64(min(t.Meta.Stats.Lost, math.MaxInt64)))
 	if t.Samples == 0 {
 		t.NoSamples = t.Meta.NoSamples
 	}

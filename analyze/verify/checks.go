@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
 )
@@ -96,8 +97,14 @@ func (v *verifier) lane(e *format.Event) {
 		v.lanes[k] = l
 	}
 	if e.Kind == format.Lost {
-		add(&v.r.Lost, max(e.Size, 0))
-		add(&l.lost, max(e.Size, 0))
+		n := e.Size
+		if n <= 0 { // nobody knows how many, so it covers any gap
+			v.unknown = true
+			n = math.MaxInt64
+		} else {
+			v.r.Lost = analyze.Add(v.r.Lost, n)
+		}
+		l.lost = analyze.Add(l.lost, n)
 		return
 	}
 	switch {
@@ -109,20 +116,10 @@ func (v *verifier) lane(e *format.Event) {
 	case l.numbered && e.Seq > l.last:
 		if missing := int64(min(e.Seq-l.last-1, math.MaxInt64)); missing > 0 {
 			v.r.Gaps++
-			add(&v.r.Unaccounted, max(missing-l.lost, 0))
+			v.r.Unaccounted = analyze.Add(v.r.Unaccounted, max(missing-l.lost, 0))
 		}
 	}
 	l.numbered, l.last, l.lost = true, e.Seq, 0
-}
-
-// add adds n, which is not negative, and stays at the largest there is: a
-// damaged file may claim any number.
-func add(to *int64, n int64) {
-	if *to > math.MaxInt64-n {
-		*to = math.MaxInt64
-		return
-	}
-	*to += n
 }
 
 // restart forgets what a gap between parts makes void.
@@ -311,8 +308,8 @@ func (v *verifier) conclude(m *format.Meta) {
 	case format.EndFailed:
 		v.partial("recording failed: %s", m.Reason)
 	}
-	if r.Lost > 0 {
-		v.partial("%d events were lost while recording", r.Lost)
+	if lost := analyze.Lost(r.Lost, v.unknown, m); lost != "" {
+		v.partial("%s", lost)
 	}
 	if m.Stats.ClosedLanes > 0 {
 		v.partial("%d lanes were closed because what they held made no sense", m.Stats.ClosedLanes)
@@ -321,9 +318,10 @@ func (v *verifier) conclude(m *format.Meta) {
 		v.fault("%d events are missing between the numbers of their threads' events, and no Lost row counts them", r.Unaccounted)
 	}
 	all := len(r.Faults) == 0 && !v.broken && len(r.Parts) > 0 && r.Parts[0].Index == 0 && r.Parts[len(r.Parts)-1].Index == len(r.Parts)-1 && len(r.Parts) >= m.Parts
-	if all && m.Ending == format.EndClosed && m.Stats.Lost > 0 && int64(m.Stats.Lost) != r.Lost {
+	if all && m.Ending == format.EndClosed && m.Stats.Lost > 0 && !v.unknown && min(m.Stats.Lost, math.MaxInt64) != uint64(r.Lost) {
 		v.fault("the recorder counted %d lost events, the Lost rows %d", m.Stats.Lost, r.Lost)
 	}
+	r.Lost = max(r.Lost, int64(min(m.Stats.Lost, math.MaxInt64)))
 	if r.Torch.Differ > 0 {
 		v.note("PyTorch's own sum differs from the fold's after %d of %d events; first: %s", r.Torch.Differ, r.Torch.Compared, r.Torch.First)
 	}

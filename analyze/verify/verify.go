@@ -38,7 +38,7 @@ type Report struct {
 	Ending      format.Ending `json:"ending"`
 	Parts       []Part        `json:"parts"`
 	Events      int64         `json:"events"` // rows that are no checkpoint's
-	Lost        int64         `json:"lost"`   // events that Lost rows count
+	Lost        int64         `json:"lost"`   // by Lost rows, or by the recorder's own count where that is larger
 	Gaps        int64         `json:"seq_gaps"`
 	Unaccounted int64         `json:"seq_unaccounted"` // missing numbers that no Lost row counts
 	Regressions int64         `json:"order_regressions"`
@@ -107,13 +107,14 @@ func Verify(ctx context.Context, t *format.Trace, progress func(done, of int)) (
 }
 
 type verifier struct {
-	r      *Report
-	start  format.Time
-	fold   *live.State
-	lanes  map[laneKey]*lane
-	torch  torchSums
-	next   int  // index of the part that would continue the fold; -1 before the first
-	broken bool // the part before was not read to its end
+	r       *Report
+	start   format.Time
+	fold    *live.State
+	lanes   map[laneKey]*lane
+	torch   torchSums
+	next    int  // index of the part that would continue the fold; -1 before the first
+	unknown bool // a Lost row does not say how many
+	broken  bool // the part before was not read to its end
 }
 
 func (v *verifier) fault(f string, a ...any)   { find(&v.r.Faults, f, a) }

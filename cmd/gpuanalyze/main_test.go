@@ -39,6 +39,7 @@ func command1(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func TestCommands(t *testing.T) {
 	whole := formattest.Text(t, traceText).Path()
 	lossy := formattest.Text(t, traceText+"6000000 Lost thread=7 size=3\n").Path()
+	huge := formattest.Text(t, traceText+"6000000 Lost thread=7 size=9223372036854775807\n6000001 Lost thread=7 size=9223372036854775807\n6000002 Lost thread=7\n").Path()
 	none := filepath.Join(t.TempDir(), "none.gpurec")
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
@@ -80,6 +81,8 @@ func TestCommands(t *testing.T) {
 		{"partial", []string{"lines", lossy}, exitPartial, "_root (1.00KB, 4.00KB)\n", "partial: 3 events lost on 1 thread\n"},
 		{"partial, quiet", []string{"contexts", "-q", lossy}, exitPartial, "step", "partial: 3 events lost on 1 thread\n"},
 		{"partial as JSON", []string{"summary", "--json", lossy}, exitPartial, `"complete": false`, "partial"},
+		{"partial by any loss", []string{"summary", huge}, exitPartial, "lost         9223372036854775807 events\n", "partial: at least 9223372036854775807 events lost on 1 thread\n"},
+		{"verify agrees", []string{"verify", huge}, exitPartial, "lost 9223372036854775807,", ""},
 		{"two traces", []string{"lines", whole, lossy}, exitPartial, "_root (2.00KB, 8.00KB)\n", lossy + ": 3 events lost"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
