@@ -28,6 +28,7 @@ var roles = map[string]func() error{
 	"exit":     exit,     // one event, then exit 3
 	"recorder": itself,   // records itself until it is killed
 	"silent":   connects, // connects and says nothing
+	"late":     late,     // sleeps, then one event
 	"silently": silently, // one event, then nothing until it is killed
 }
 
@@ -123,6 +124,12 @@ func silently() error {
 	return nil
 }
 
+func late() error {
+	fmt.Println("in")
+	time.Sleep(100 * time.Millisecond)
+	return exit()
+}
+
 func connects() error {
 	s, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET, 0)
 	if err != nil {
@@ -178,8 +185,8 @@ func quiet(t *testing.T, s *Session, c *exec.Cmd) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if n := s.WaitQuiet(ctx); n != 0 {
-		t.Fatalf("%d processes still seem to run", n)
+	if l := s.WaitQuiet(ctx); l != (Left{}) {
+		t.Fatalf("still seem to run: %+v", l)
 	}
 }
 

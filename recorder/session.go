@@ -198,26 +198,6 @@ func (s *Session) statusOf(pid int32) int32 {
 	return format.Unknown
 }
 
-// WaitQuiet waits until every process that ever announced a lane has ended, or
-// ctx has. It returns how many had not.
-func (s *Session) WaitQuiet(ctx context.Context) int {
-	from := s.turns.Load()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		s.wake()
-		// Two whole turns since the call: whoever announced itself before is counted.
-		if n := s.alive.Load(); n == 0 && s.turns.Load() >= from+2 {
-			return 0
-		}
-		select {
-		case <-ctx.Done():
-			return int(s.alive.Load())
-		case <-tick.C:
-		}
-	}
-}
-
 // A View is the state of the fold at one moment. It is valid during View's call.
 type View struct {
 	*live.State

@@ -22,8 +22,8 @@ Records every event that takes or gives back GPU memory in COMMAND and all its
 children, into a directory that gpuanalyze reads. The command's output, signals
 and exit status are unchanged.
 
-The recording ends when the command has ended and every traced process too, at
-most 2 seconds after the command.
+The recording ends when the command has ended and all its children too, at most
+2 seconds after the command.
 
 Exit: the command's own status, 128+signal for a signal; 127 the command is not
 there, 126 it cannot be run, 125 gpurec itself failed and the command was not
@@ -36,8 +36,8 @@ Examples:
   GPUREC_OUTPUT=/scratch/%h-%p.gpurec gpurec run -- ./job.sh
 `
 
-// grace is how long traced processes may outlive the command and still be
-// recorded: children that finish up. Daemons are left running and unrecorded.
+// grace is how long the command's children may outlive it and still be recorded:
+// those that finish up. Daemons are left running and unrecorded.
 const grace = 2 * time.Second
 
 // settings are the flags of a recording.
@@ -187,19 +187,34 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 	summary, err := session.Close(func(m *format.Meta) {
 		m.Status = &status
 		m.Stats.CPUNanos = cpuTime()
-		if left > 0 {
-			m.Reason = fmt.Sprintf("%d traced processes still ran when the recording ended", left)
-		}
+		m.Reason = outlived(left)
 	})
 	if err != nil {
 		fmt.Fprintf(stderr, "gpurec: %v\n", err)
-	} else if left > 0 {
-		say(fmt.Sprintf("%d traced processes outlive the command; what they do from now on is not recorded", left))
+	} else if reason := outlived(left); reason != "" {
+		say(reason)
 	}
 	if talk {
 		words(stderr, session.Output(), summary)
 	}
 	return status
+}
+
+// outlived says who was left running, "" if nobody was.
+func outlived(l recorder.Left) string {
+	n := l.Traced + l.Silent
+	if n == 0 {
+		return ""
+	}
+	text := "1 process"
+	if n > 1 {
+		text = fmt.Sprintf("%d processes", n)
+	}
+	text += " outlived the command; what was done there later is not recorded"
+	if l.Silent > 0 {
+		text += fmt.Sprintf(" (%d had no event until then)", l.Silent)
+	}
+	return text
 }
 
 // cpuTime is what this process has used.

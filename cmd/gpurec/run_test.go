@@ -325,6 +325,25 @@ func TestForwards(t *testing.T) {
 	}
 }
 
+// TestDaemon leaves a child running that has no event: the trace says so.
+func TestDaemon(t *testing.T) {
+	dir := t.TempDir()
+	c := gpurec(t, dir, "run", "-v", "-o", "t.gpurec", "--", "sh", "-c", `sleep 100 >/dev/null 2>&1 & echo $! >pid; exit 4`)
+	var words bytes.Buffer
+	c.Stderr = &words
+	status := does(t, c)
+	pid := 0
+	if b, err := os.ReadFile(dir + "/pid"); err != nil {
+		t.Fatal(err)
+	} else if fmt.Sscan(string(b), &pid); pid > 0 {
+		defer syscall.Kill(pid, syscall.SIGKILL)
+	}
+	const want = "1 process outlived the command; what was done there later is not recorded (1 had no event until then)"
+	if m := read(t, dir+"/t.gpurec").meta; status != 4 || m.Reason != want || !strings.Contains(words.String(), want) {
+		t.Errorf("status %d, the trace says %q, stderr %q", status, m.Reason, words.String())
+	}
+}
+
 // TestOutput is where the trace goes, and that nothing is overwritten.
 func TestOutput(t *testing.T) {
 	dir := t.TempDir()

@@ -1,0 +1,103 @@
+package recorder
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/gpurec/gpurec/format"
+)
+
+// Left are the processes that still ran when WaitQuiet gave up.
+type Left struct {
+	Traced int // announced a lane
+	Silent int // have the socket in their environment, and had no event yet
+}
+
+// WaitQuiet waits until every process that ever announced a lane has ended, and
+// every one that was started with the socket in its environment, because it may
+// still have its first event; or until ctx has ended. It returns who is left.
+func (s *Session) WaitQuiet(ctx context.Context) Left {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	// Those found are watched; all processes are looked at again only when they
+	// have gone, for what they have started meanwhile.
+	for others := carriers(s.socket); len(others) > 0; {
+		select {
+		case <-ctx.Done():
+			return s.left()
+		case <-tick.C:
+		}
+		if others = keep(others, running); len(others) == 0 {
+			others = carriers(s.socket)
+		}
+	}
+	from := s.turns.Load()
+	for {
+		s.wake()
+		// Two whole turns since then: whoever announced itself before is counted.
+		if n := s.alive.Load(); n == 0 && s.turns.Load() >= from+2 {
+			return Left{}
+		}
+		select {
+		case <-ctx.Done():
+			return s.left()
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Session) left() Left {
+	traced := int(s.alive.Load())
+	return Left{Traced: traced, Silent: max(0, len(carriers(s.socket))-traced)}
+}
+
+// carriers are the running processes that were started with this socket in their
+// environment, without this one. Not seen are those whose environment this user
+// may not read, and those that have overwritten it.
+func carriers(socket string) (found []processKey) {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1)
+	want := []byte("\x00" + format.EnvSocket + "=" + socket + "\x00")
+	b := make([]byte, 64<<10)
+	for _, name := range names {
+		pid, err := strconv.ParseInt(name, 10, 32)
+		if err != nil || int(pid) == os.Getpid() || !contains("/proc/"+name+"/environ", want, b) {
+			continue
+		}
+		if _, start, ok := readStat("/proc/" + name); ok {
+			found = append(found, processKey{pid: int32(pid), start: start})
+		}
+	}
+	return found
+}
+
+// contains looks for want in a file that is read as if a zero stood before it.
+// b is room to read into, longer than want.
+func contains(path string, want, b []byte) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	b[0] = 0
+	have := 1
+	for {
+		n, err := f.Read(b[have:])
+		if have += n; bytes.Contains(b[:have], want) {
+			return true
+		}
+		if err != nil || n == 0 {
+			return false
+		}
+		if tail := len(want) - 1; have > tail {
+			have = copy(b, b[have-tail:have])
+		}
+	}
+}
