@@ -27,10 +27,14 @@ type place uint8
 
 const (
 	here place = 1 << iota // a machine with the repository, no GPU needed
-	host                   // a GPU machine, from the kit
+	host                   // the processor of a GPU machine, from the kit
+	gpu                    // its GPU
 )
 
 var tables = []table{
+	{"torch", "an alloc or free of PyTorch's caching allocator (CPU time)", gpu, torchEvents},
+	{"step", "a training step of a transformer of 12 layers (wall time)", gpu, torchStep},
+	{"cupy", "a malloc and its free in CuPy's pool (CPU time)", gpu, cupyEvents},
 	{"hook", "one event without a stack, 1 and N threads (CPU time)", here | host, hookThreads},
 	{"stacks", "one event with a Python stack (CPU time)", here | host, hookStacks},
 	{"birth", "a thread's first event (wall time)", here | host, birth},
@@ -72,6 +76,7 @@ func run() error {
 	flag.StringVar(&output, "o", "", "also write into this file")
 	flag.BoolVar(&s.quick, "quick", false, "a fifth of the rounds")
 	flag.BoolVar(&s.gpu, "gpu", false, "this is the kit on a GPU machine")
+	budget := flag.Duration("budget", 0, "begin no table after this time")
 	list := flag.Bool("list", false, "name the tables")
 	kit := flag.Bool("build", false, "build the C programs into -tools and end")
 	flag.Parse()
@@ -124,19 +129,29 @@ func run() error {
 		out = io.MultiWriter(os.Stdout, f)
 	}
 	machine(out)
+	start := time.Now()
 	var failed []error
+	at := here
+	if s.gpu {
+		at = host | gpu
+	}
 	for _, t := range tables {
-		if at := here; want.MatchString(t.name) && (!s.gpu && t.where&at != 0 || s.gpu && t.where&host != 0) {
-			begin := time.Now()
-			fmt.Fprintf(out, "# ---- %s: %s\n", t.name, t.about)
-			s.sheet = &sheet{out: out}
-			if err := t.run(&s); err != nil {
-				failed = append(failed, fmt.Errorf("table %s: %w", t.name, err))
-				fmt.Fprintf(out, "# FAILED: %v\n", strings.ReplaceAll(err.Error(), "\n", "\n# "))
-			}
-			s.sheet.print()
-			fmt.Fprintf(os.Stderr, "%s took %.0f s\n", t.name, time.Since(begin).Seconds())
+		if !want.MatchString(t.name) || t.where&at == 0 {
+			continue
 		}
+		begin := time.Now()
+		if *budget > 0 && begin.Sub(start) > *budget {
+			fmt.Fprintf(out, "# ---- %s: left out, the time of -budget is over\n", t.name)
+			continue
+		}
+		fmt.Fprintf(out, "# ---- %s: %s\n", t.name, t.about)
+		s.sheet = &sheet{out: out}
+		if err := t.run(&s); err != nil {
+			failed = append(failed, fmt.Errorf("table %s: %w", t.name, err))
+			fmt.Fprintf(out, "# FAILED: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n# "))
+		}
+		s.sheet.print()
+		fmt.Fprintf(os.Stderr, "%s took %.0f s\n", t.name, time.Since(begin).Seconds())
 	}
 	return errors.Join(failed...)
 }
