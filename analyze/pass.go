@@ -44,6 +44,7 @@ type Pass struct {
 
 	filter   *filter
 	from, to bound
+	census   *census
 	lost     losses
 	wanted   bool // the answer wanted samples
 	sampled  bool // and there were some
@@ -118,9 +119,10 @@ func Run(ctx context.Context, paths []string, q *Query, a Answer, progress func(
 		of = 0
 	}
 	var done int64
+	found := &census{q: q}
 	for _, t := range traces {
 		one := &Completeness{}
-		p := &Pass{Trace: t, Defs: format.NewDefs(), State: live.New(), comp: one}
+		p := &Pass{Trace: t, Defs: format.NewDefs(), State: live.New(), comp: one, census: found}
 		p.step = func(n int) {
 			if done += int64(n); progress != nil {
 				progress(done, of)
@@ -141,8 +143,18 @@ func Run(ctx context.Context, paths []string, q *Query, a Answer, progress func(
 			c.note("%s%s", prefix, s)
 		}
 	}
+	if err := found.judge(c); err != nil {
+		return nil, err
+	}
 	c.Complete = len(c.Partial) == 0
 	return c, nil
+}
+
+// An EmptyWindowError says that a window ends before it begins.
+type EmptyWindowError struct{ From, To Moment }
+
+func (e *EmptyWindowError) Error() string {
+	return fmt.Sprintf("the window is empty: it begins at %s and ends before, at %s", e.From, e.To)
 }
 
 // run is the pass:
@@ -184,6 +196,9 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 			p.to = bound{set: true, event: scan.to.end}
 		}
 	}
+	if p.from.set && p.to.set && p.from.byTime == p.to.byTime && (p.from.time > p.to.time || p.from.event > p.to.event) {
+		return &EmptyWindowError{q.From, q.To}
+	}
 	if err := a.Begin(p); err != nil {
 		return err
 	}
@@ -213,7 +228,12 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 	if !stopped {
 		p.gap(parts, len(parts))
 	}
+	p.census.stopped = p.census.stopped || stopped
+	p.census.trace(p)
 	if !p.In {
+		if p.begun && p.from.set {
+			p.comp.note("no event is in the window: the last is at %s", Seconds(p.Since(p.State.Now())))
+		}
 		p.enter(a)
 	}
 	return a.End(p)
@@ -312,6 +332,9 @@ func (p *Pass) one(a Answer, e *format.Event) error {
 		p.filter.scopes.begin(e, p.Defs)
 	case format.Lost:
 		p.lost.add(e)
+	}
+	if p.filter.has&ByThread != 0 {
+		p.census.event(e, p.filter)
 	}
 	p.State.Apply(e)
 	err := a.Event(p, e)

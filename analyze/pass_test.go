@@ -103,7 +103,6 @@ func TestPass(t *testing.T) {
 		{"thread", Query{Threads: []uint32{6, 9}}, Needs{}, 0, "begin, enter, 1300 Alloc, 1800 Alloc, end"},
 		{"device by index", Query{Devices: []string{"1"}}, Needs{}, 0, "begin, enter, 1300 Alloc, end"},
 		{"device by uuid", Query{Devices: []string{"GPU-b"}}, Needs{}, 0, "begin, enter, 1300 Alloc, end"},
-		{"no such device", Query{Devices: []string{"GPU-x"}}, Needs{}, 0, "begin, enter, end"},
 		{"layer", Query{Layers: []format.Layer{format.LayerHost}}, Needs{}, 0, "begin, enter, 1600 Alloc, end"},
 		{"a scope holds what its thread does", Query{Scopes: scope("step#1")}, Needs{}, 0, "begin, enter, 1100 ScopeBegin, 1200 Alloc, 1400 ScopeEnd, end"},
 		{"all scopes of a name", Query{Scopes: scope("step")}, Needs{}, 0,
@@ -130,6 +129,53 @@ func TestPass(t *testing.T) {
 			}
 			if !c.Complete {
 				t.Errorf("%v", c)
+			}
+		})
+	}
+}
+
+// A filter that matches nothing in any trace is a slip; a value beside others is
+// noted, and so is what may come after the window.
+func TestFilterMatchesNothing(t *testing.T) {
+	scope := func(s string) []ScopeRef { return []ScopeRef{{Name: s}} }
+	for _, row := range []struct {
+		name      string
+		q         Query
+		err, note string
+	}{
+		{"process", Query{Processes: []int32{1}}, "no process 1; there are 11, 22", ""},
+		{"a process beside others", Query{Processes: []int32{1, 11}}, "", "no process 1; there are 11, 22"},
+		{"rank", Query{Ranks: []int32{7}}, "no rank 7; there are 0, 1", ""},
+		{"device", Query{Devices: []string{"7"}}, "no device 7; there are 0 (GPU-aaa), 1 (GPU-bbb)", ""},
+		{"device by UUID", Query{Devices: []string{"GPU-x", ""}}, "no device GPU-x, ; there are 0 (GPU-aaa), 1 (GPU-bbb)", ""},
+		{"thread", Query{Threads: []uint32{1}}, "no thread 1; there are 5, 6, 9", ""},
+		{"thread of a process", Query{Threads: []uint32{5}, Processes: []int32{22}}, "no thread 5; there is 9", ""},
+		{"thread after the window", Query{Threads: []uint32{9}, To: mustMoment(t, "300ns")}, "", "no thread 9; there are 5, 6"},
+		{"scope", Query{Scopes: scope("nope")}, "no scope nope; there is step", ""},
+		{"scope by number", Query{Scopes: []ScopeRef{{Name: "step", N: 3}}}, "no scope step#3; there is step", ""},
+		{"scope by id", Query{Scopes: []ScopeRef{{ID: 3}}}, "no scope 3; there is step", ""},
+		{"scope after the window", Query{Scopes: []ScopeRef{{Name: "step", N: 2}}, To: mustMoment(t, "300ns")}, "", "no scope step#2; there is step"},
+		{"all there", Query{Scopes: scope("step"), Processes: []int32{11}, Devices: []string{"GPU-a"}, Threads: []uint32{5}, Ranks: []int32{0}}, "", ""},
+		{"a window after the end", Query{From: mustMoment(t, "1h")}, "", "no event is in the window: the last is at 0.000001s"},
+		{"an empty window", Query{From: mustMoment(t, "2s"), To: mustMoment(t, "1s")}, "the window is empty: it begins at 2s and ends before, at 1s", ""},
+		{"an empty window of scopes", Query{From: mustMoment(t, "scope:step#2"), To: mustMoment(t, "scope:step#1")}, "the window is empty", ""},
+		{"a window of one moment", Query{From: mustMoment(t, "300ns"), To: mustMoment(t, "300ns")}, "", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			other := formattest.Text(t, "process 1 pid=11 rank=0\n").Path()
+			if row.name == "scope by number" {
+				other = formattest.Text(t, trace1).Path() // numbers count in each trace
+			}
+			c, err := Run(context.Background(), []string{formattest.Text(t, trace1).Path(), other}, &row.q, &recorder{}, nil)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, row.err) || row.err == "" && got != "" {
+				t.Fatalf("error %q, want %q", got, row.err)
+			}
+			if err == nil && (!c.Complete || !strings.Contains(strings.Join(c.Notes, "\n"), row.note) || row.note == "" && len(c.Notes) > 0) {
+				t.Errorf("%v, notes %q, want %q", c, c.Notes, row.note)
 			}
 		})
 	}

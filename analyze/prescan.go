@@ -94,7 +94,7 @@ func (s *prescan) run(ctx context.Context, t *format.Trace, defs *format.Defs, p
 	}
 	for _, b := range []*scopeBounds{s.from, s.to} {
 		if b != nil && !b.found {
-			return fmt.Errorf("%s: there is no scope %s", t.Path(), b.ref)
+			return fmt.Errorf("%s: there is no scope %s; %s", t.Path(), Short(b.ref.String()), b.finder.names.names())
 		}
 	}
 	return nil

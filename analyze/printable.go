@@ -16,3 +16,19 @@ func Printable(s string) string {
 		return r
 	}, s)
 }
+
+// Short is Printable for a line of text: what is longer than anybody reads is
+// cut, with a mark. JSON and exports keep all.
+func Short(s string) string { return Cut(s, 200) }
+
+// Cut is Printable with at most so many characters, the mark not counted.
+func Cut(s string, most int) string {
+	n := 0
+	for i := range s {
+		if n == most {
+			return Printable(s[:i]) + "…"
+		}
+		n++
+	}
+	return Printable(s)
+}

@@ -219,10 +219,7 @@ func (f *filter) device(id format.Device) bool {
 	if !known {
 		d, defined := f.defs.Device(id)
 		for _, want := range f.q.Devices {
-			n, err := strconv.Atoi(want)
-			if err == nil && n == int(id) || err != nil && d.UUID != "" && strings.HasPrefix(d.UUID, want) {
-				ok = true
-			}
+			ok = ok || deviceIs(want, id, d.UUID)
 		}
 		if defined || ok {
 			f.devices[id] = ok
@@ -231,11 +228,20 @@ func (f *filter) device(id format.Device) bool {
 	return ok
 }
 
+// deviceIs reports whether want names a device: its index, or its UUID or the
+// beginning of that.
+func deviceIs(want string, id format.Device, uuid string) bool {
+	n, err := strconv.Atoi(want)
+	return err == nil && n == int(id) || err != nil && want != "" && uuid != "" && strings.HasPrefix(uuid, want)
+}
+
 // A scopeFinder follows which of the wanted scopes are open. A scope holds
 // what its own thread does between its begin and its end.
 type scopeFinder struct {
 	refs    []ScopeRef
-	seen    []int // of each ref's name so far
+	seen    []int  // of each ref's name so far
+	hit     []bool // each ref that was found
+	names   tally  // of all scopes
 	open    map[scopeThread]int
 	matched map[format.ScopeID]scopeThread // every one found, for rows that name it
 	live    map[format.ScopeID]bool        // open scopes; true for those found
@@ -247,7 +253,7 @@ type scopeThread struct {
 }
 
 func newScopeFinder(refs []ScopeRef) scopeFinder {
-	return scopeFinder{refs: refs, seen: make([]int, len(refs)), open: map[scopeThread]int{},
+	return scopeFinder{refs: refs, seen: make([]int, len(refs)), hit: make([]bool, len(refs)), open: map[scopeThread]int{},
 		matched: map[format.ScopeID]scopeThread{}, live: map[format.ScopeID]bool{}}
 }
 
@@ -261,16 +267,18 @@ func (s *scopeFinder) begin(e *format.Event, defs *format.Defs) {
 	if _, known := s.live[e.Scope]; known {
 		return
 	}
-	found := false
+	found, name := false, defs.Name(e.Name)
+	if !s.names.more {
+		s.names.add(Short(name))
+	}
 	for i, r := range s.refs {
-		if r.ID != 0 {
-			found = found || r.ID == e.Scope
-			continue
-		}
-		if defs.Name(e.Name) == r.Name {
+		hit := r.ID != 0 && r.ID == e.Scope
+		if r.ID == 0 && name == r.Name {
 			s.seen[i]++
-			found = found || r.N == 0 || r.N == s.seen[i]
+			hit = r.N == 0 || r.N == s.seen[i]
 		}
+		s.hit[i] = s.hit[i] || hit
+		found = found || hit
 	}
 	s.live[e.Scope] = found
 	if found {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/formattest"
 )
 
@@ -168,7 +169,7 @@ func TestFilters(t *testing.T) {
 			[]CurveRow{{100, 100, 100, 2200000000}, {0, 64 / 14, 64, 3500000000}}},
 		{"one device, by index", analyze.Query{Devices: []string{"1"}}, nil, []RunRow{{1 * s, 8 * s, 1, 800, 100, 900}}, []CurveRow{{0, 36, 64, 3500000000}}},
 		{"one device, by UUID", analyze.Query{Devices: []string{"GPU-b"}}, nil, []RunRow{{1 * s, 8 * s, 1, 800, 100, 900}}, []CurveRow{{0, 36, 64, 3500000000}}},
-		{"another process", analyze.Query{Processes: []int32{8}}, []string{"7s"}, []RunRow{{7 * s, 8 * s, 0, 700, 700, 700}},
+		{"another layer", analyze.Query{Layers: []format.Layer{format.LayerHost}}, []string{"7s"}, []RunRow{{7 * s, 8 * s, 0, 700, 700, 700}},
 			[]CurveRow{{0, 0, 0, 7 * s}, {0, 0, 0, 7 * s}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -250,7 +250,7 @@ _root (6.88KB, 6.88KB)
     a.py:3:large (1000.00B, 1000.00B)
     a.py:2:small (50.00B, 50.00B)
 `},
-		{"total of another process", Total, analyze.Query{Processes: []int32{1}}, "_root (0.00B, 0.00B)\n"},
+		{"total of another layer", Total, analyze.Query{Layers: []format.Layer{format.LayerHost}}, "_root (0.00B, 0.00B)\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if got := text(t, ask(t, []*format.Trace{formattest.Text(t, twoDevices)}, row.at, 0, &row.q)); got != row.want {

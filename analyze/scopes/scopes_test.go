@@ -328,7 +328,7 @@ step     2       8  0.000001s  0.000001s open    40       0      0   40   40
 net:forward    1       7  0.000001s  0.000001s     0     300    700  700  1000
   report: mid                        0.000001s     0     300    700  700  1000
 `},
-		{"none", Used, analyze.Query{Processes: []int32{1}}, "context  n  thread  from  to  used  peaked  begin  end  max\n"},
+		{"none", Used, analyze.Query{From: moment(t, "1h")}, "context  n  thread  from  to  used  peaked  begin  end  max\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var b bytes.Buffer

@@ -144,7 +144,12 @@ func (a *analysis) answer(ctx context.Context, stderr io.Writer, traces []string
 		progress = bar.show
 		defer bar.clear()
 	}
-	return analyze.Run(ctx, traces, q, ans, progress)
+	c, err := analyze.Run(ctx, traces, q, ans, progress)
+	var empty *analyze.EmptyWindowError
+	if errors.As(err, &empty) {
+		return nil, usageError{err}
+	}
+	return c, err
 }
 
 // conclude says on stderr how complete the answer is. Its error is the exit
