@@ -59,7 +59,7 @@ func sampler(s *suite) error {
 		kinds = append(kinds, of{"nvml", "libnvidia-ml.so.1", n, nil})
 	}
 	gpurec, loop := filepath.Join(s.bin, "gpurec"), filepath.Join(s.tools, "nvmlloop")
-	for range s.rounds(5) {
+	for range s.fewer(5) {
 		for _, k := range kinds {
 			name := fmt.Sprintf("Sampler/hertz=100/devices=%d/library=%s", k.devices, k.name)
 			var cpu [2]time.Duration

@@ -247,7 +247,7 @@ func (s *suite) torchReplica(all []contender, library, bursts string) error {
 	if library == "-" {
 		frames = frames[1:]
 	}
-	for round := range s.rounds(10) {
+	for round := range s.rounds(8) {
 		for _, n := range frames {
 			name := "TorchEvent/frames=" + n
 			took := map[string]float64{}
@@ -301,10 +301,11 @@ print(" ".join(["-I" + p for p in c.include_paths(device_type="cuda")] + ["-L" +
 	flags, err := exec.Command("python3", "-c", ask).CombinedOutput()
 	if err == nil {
 		to := filepath.Join(s.work, "libtorchburst.so")
-		for _, std := range []string{"-std=c++20", "-std=c++17"} {
+		for _, std := range []string{"c++ -std=c++20", "g++ -std=c++20", "g++ -std=c++17"} {
+			compiler, std, _ := strings.Cut(std, " ")
 			args := []string{std, "-O2", "-shared", "-fPIC", "-w", "-o", to, filepath.Join(s.root, "benchmarks", "gpu", "torch.cpp")}
 			args = append(append(args, strings.Fields(string(flags))...), "-lc10", "-lc10_cuda", "-pthread")
-			if flags, err = exec.Command("c++", args...).CombinedOutput(); err == nil {
+			if flags, err = exec.Command(compiler, args...).CombinedOutput(); err == nil {
 				return to
 			}
 		}
@@ -339,7 +340,7 @@ func (s *suite) stepReplica(replica int, all []contender) error {
 		}
 		s.sheet.add(fmt.Sprintf("replica %d, %s: %.0f pool allocations a step", replica, size, n))
 		var ratios []float64
-		for round := range s.rounds(14) {
+		for round := range s.rounds(12) {
 			took := map[string]float64{}
 			err := s.inTurns(round, all, func(c *contender) (err error) {
 				v, err := c.turn("steps", size, steps[size])
@@ -399,7 +400,7 @@ func (s *suite) cupyReplica() error {
 		hook string
 		contender
 	}{{"bare", "none", contender{worker: bare}}, {ours, "none", contender{worker: mine}}, {"empty-hook", "empty", contender{worker: bare}}, {"LineProfileHook", "line", contender{worker: bare}}}
-	for round := range s.rounds(15) {
+	for round := range s.rounds(10) {
 		for _, frames := range []string{"5", "40"} {
 			took := map[string]float64{}
 			for i := range kinds {

@@ -31,19 +31,20 @@ const (
 	gpu                    // its GPU
 )
 
+// In the order of what is least to be missed, should the time be over.
 var tables = []table{
 	{"torch", "an alloc or free of PyTorch's caching allocator (CPU time)", gpu, torchEvents},
 	{"step", "a training step of a transformer of 12 layers (wall time)", gpu, torchStep},
-	{"cupy", "a malloc and its free in CuPy's pool (CPU time)", gpu, cupyEvents},
 	{"hook", "one event without a stack, 1 and N threads (CPU time)", here | host, hookThreads},
 	{"stacks", "one event with a Python stack (CPU time)", here | host, hookStacks},
-	{"birth", "a thread's first event (wall time)", here | host, birth},
+	{"cupy", "a malloc and its free in CuPy's pool (CPU time)", gpu, cupyEvents},
 	{"record", "from lanes to the disk (the recorder's CPU time an event)", here | host, record},
-	{"share", "the recorder at 50,000 events a second (share of a core)", here | host, share},
-	{"size", "bytes of an event on disk", here, sizes},
+	{"birth", "a thread's first event (wall time)", here | host, birth},
 	{"commands", "start of the commands (wall and CPU time)", here | host, commands},
-	{"sampler", "NVML at 100 Hz (share of a core)", here | host, sampler},
+	{"size", "bytes of an event on disk", here, sizes},
 	{"reading", "gpuanalyze on 5 million events (wall and CPU time, memory)", here, reading},
+	{"share", "the recorder at 50,000 events a second (share of a core)", here | host, share},
+	{"sampler", "NVML at 100 Hz (share of a core)", here | host, sampler},
 }
 
 func main() {

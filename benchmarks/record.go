@@ -160,7 +160,7 @@ func writeBatches(path string, schema *arrow.Schema, batches []arrow.Record) (in
 // after the first take is what counts; start and end are in the table of commands.
 func share(s *suite) error {
 	const rate, short, long = 50_000, 1, 4
-	for range s.rounds(5) {
+	for range s.fewer(5) {
 		var busy, idle [2]time.Duration
 		for i, seconds := range []int{short, long} {
 			r, err := s.runReplay("share", "-events", strconv.Itoa(seconds*rate), "-rate", strconv.Itoa(rate))

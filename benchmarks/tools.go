@@ -33,6 +33,14 @@ func (s *suite) rounds(n int) int {
 	return n
 }
 
+// fewer is rounds, of a slow table whose place is not the GPU machine's dear time.
+func (s *suite) fewer(n int) int {
+	if s.gpu {
+		return 3
+	}
+	return s.rounds(n)
+}
+
 // fresh is a path in the scratch folder where nothing is.
 func (s *suite) fresh(name string) string {
 	p := filepath.Join(s.work, name)

@@ -27,7 +27,7 @@ kit=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-$kit}
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-/tmp/gpurec-kit-cache} PYTHONDONTWRITEBYTECODE=1
 mkdir -p "$XDG_CACHE_HOME"
-exec "$kit/bin/benchmarks" -gpu -root "$kit" -tools "$kit/tools" -budget 450s -o "$out/gpu-bench.txt" "$@"
+exec "$kit/bin/benchmarks" -gpu -root "$kit" -tools "$kit/tools" -budget 420s -o "$out/gpu-bench.txt" "$@"
 RUN
 chmod +x "$kit/run"
 du -sh "$kit"
