@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -23,7 +25,7 @@ func (e *LaunchError) Error() string { return fmt.Sprintf("cannot run %s: %v", e
 func (e *LaunchError) Unwrap() error { return e.Err }
 
 // forwarded are the signals that go on to the command when this process gets
-// them. Those of the terminal reach it by themselves, see passes.
+// them, unless the whole process group did.
 var forwarded = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
 
 // Launch runs a command in the foreground, with this process's standard files,
@@ -48,25 +50,27 @@ func Launch(args, env []string, ended func(pid, status int)) (status int, err er
 	}
 	defer signal.Stop(signals)
 
+	f := &forwarder{signals: signals}
+	if w, err := newWitness(); err == nil { // else reached does without
+		f.witness = w
+	}
+	defer func() {
+		if f.witness != nil {
+			f.witness.close()
+		}
+	}()
 	child, err := start(path, args, env)
 	if err != nil {
 		return 0, err
 	}
-	gone := make(chan struct{})
+	gone, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		for {
-			select {
-			case s := <-signals:
-				if passes(s) {
-					child.Signal(s)
-				}
-			case <-gone:
-				return
-			}
-		}
+		defer close(done)
+		f.run(child, gone)
 	}()
 	info, err := waitid(child.Pid, syscall.WEXITED|syscall.WNOWAIT)
 	close(gone)
+	<-done
 	if err != nil {
 		return 0, &LaunchError{args[0], 126, fmt.Errorf("wait for it: %w", err)}
 	}
@@ -111,11 +115,68 @@ func start(path string, args, env []string) (*os.Process, error) {
 	return child, nil
 }
 
-// passes reports whether a signal must be passed on. Ctrl-C and Ctrl-\ reach
-// every process in the terminal's foreground group by themselves, and a program
-// that got them twice would take the second for impatience.
-func passes(s os.Signal) bool {
-	return s != syscall.SIGINT && s != syscall.SIGQUIT || !foreground()
+// settle is how long signals gather before it is asked who got them: one for
+// the group has long reached every member then.
+const settle = 2 * time.Millisecond
+
+// A forwarder passes signals on that the command did not get by itself. What was
+// sent to this process is passed on as often as it came; two that the kernel or
+// the runtime merged on their way count as one, as they might for the command.
+type forwarder struct {
+	signals chan os.Signal
+	witness *witness // nil: none could be made, or it fell silent
+}
+
+func (f *forwarder) run(child *os.Process, gone <-chan struct{}) {
+	for {
+		var got []os.Signal
+		select {
+		case s := <-f.signals:
+			got = append(got, s)
+		case <-gone:
+			return
+		}
+		time.Sleep(settle)
+		for more := true; more; {
+			select {
+			case s := <-f.signals:
+				got = append(got, s)
+			default:
+				more = false
+			}
+		}
+		has := map[os.Signal]int{} // that the command has
+		for _, s := range got {
+			if _, asked := has[s]; !asked {
+				has[s] = f.reached(s.(syscall.Signal), child.Pid)
+			}
+			if has[s]--; has[s] < 0 {
+				child.Signal(s)
+			}
+		}
+	}
+}
+
+// reached is how many of the signals that came here the command has got by
+// itself. Without a witness those of a terminal are known to have, and the others
+// are passed on: twice is a nuisance, never would be a job that cannot be ended.
+func (f *forwarder) reached(s syscall.Signal, pid int) int {
+	const all = math.MaxInt
+	if f.witness != nil {
+		n, err := f.witness.count(s)
+		if err == nil {
+			if group, err := syscall.Getpgid(pid); err != nil || group != syscall.Getpgrp() {
+				return 0 // it has made a group of its own
+			}
+			return n
+		}
+		f.witness.close() // out of step from now on
+		f.witness = nil
+	}
+	if (s == syscall.SIGINT || s == syscall.SIGQUIT) && foreground() {
+		return all
+	}
+	return 0
 }
 
 func foreground() bool {

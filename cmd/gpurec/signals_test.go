@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// counting says what it gets, and leaves when it has been told to.
+const counting = `trap 'echo got' TERM; trap 'echo int' INT; trap 'exit 5' USR1; echo ready $$; while :; do sleep 0.01; done`
+
+// startCounting runs it under gpurec, which leads a process group of its own.
+func startCounting(t *testing.T, command ...string) (c *exec.Cmd, out *bufio.Scanner, child int) {
+	t.Helper()
+	c = gpurec(t, t.TempDir(), append([]string{"run", "-o", "t.gpurec", "--"}, command...)...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	pipe, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out = bufio.NewScanner(pipe)
+	if !out.Scan() {
+		t.Fatal("it says nothing")
+	}
+	child, err = strconv.Atoi(strings.TrimPrefix(out.Text(), "ready "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Kill(child, syscall.SIGKILL); syscall.Kill(-c.Process.Pid, syscall.SIGKILL); c.Wait() })
+	return c, out, child
+}
+
+// TestSignalsOnce sends signals the ways they are sent without a terminal. The
+// command gets each as often as it was sent, whoever else did.
+func TestSignalsOnce(t *testing.T) {
+	sh := []string{"sh", "-c", counting}
+	for _, row := range []struct {
+		name    string
+		command []string
+		signal  syscall.Signal
+		group   bool
+		word    string
+	}{
+		{"to gpurec alone", sh, syscall.SIGTERM, false, "got"},
+		{"to the group", sh, syscall.SIGTERM, true, "got"},
+		{"interrupt to gpurec alone", sh, syscall.SIGINT, false, "int"},
+		{"interrupt to the group", sh, syscall.SIGINT, true, "int"},
+		{"to the group, and the command has its own", append([]string{"setsid"}, sh...), syscall.SIGTERM, true, "got"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if _, err := exec.LookPath(row.command[0]); err != nil {
+				t.Skipf("there is no %s here", row.command[0])
+			}
+			c, out, _ := startCounting(t, row.command...)
+			to := c.Process.Pid
+			if row.group {
+				to = -to
+			}
+			const times = 5
+			for range times {
+				if err := syscall.Kill(to, row.signal); err != nil {
+					t.Fatal(err)
+				}
+				if !out.Scan() || out.Text() != row.word {
+					t.Fatalf("it says %q, want %q", out.Text(), row.word)
+				}
+				time.Sleep(20 * time.Millisecond) // for one too many
+			}
+			syscall.Kill(c.Process.Pid, syscall.SIGUSR1)
+			for out.Scan() {
+				t.Errorf("%q once more than sent", out.Text())
+			}
+			c.Wait()
+			if status := c.ProcessState.ExitCode(); status != 5 {
+				t.Errorf("status %d, want 5", status)
+			}
+		})
+	}
+}
+
+// TestKilledWithGroup: a group that is killed leaves nothing behind; gpurec alone
+// killed leaves the command running, and nothing of its own.
+func TestKilledWithGroup(t *testing.T) {
+	children := func(pid int) (out []int) {
+		list, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+		for _, path := range list {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range strings.Fields(string(b)) {
+				n, _ := strconv.Atoi(f)
+				out = append(out, n)
+			}
+		}
+		return out
+	}
+	runs := func(pid int) bool {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		return err == nil && !strings.Contains(string(b), ") Z ")
+	}
+	for _, group := range []bool{true, false} {
+		c, out, child := startCounting(t, "sh", "-c", counting)
+		all := children(c.Process.Pid)
+		if len(all) == 0 {
+			t.Skip("this kernel does not list a process's children")
+		}
+		to := c.Process.Pid
+		if group {
+			to = -to
+		}
+		syscall.Kill(to, syscall.SIGKILL)
+		c.Process.Wait()
+		for _, pid := range all {
+			stays := pid == child && !group
+			for end := time.Now().Add(20 * time.Second); runs(pid) && !stays && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
+			if runs(pid) != stays {
+				t.Errorf("group=%v: process %d runs: %v (the command is %d)", group, pid, runs(pid), child)
+			}
+		}
+		if !group {
+			syscall.Kill(child, syscall.SIGTERM)
+			if !out.Scan() || out.Text() != "got" {
+				t.Errorf("the command left behind says %q", out.Text())
+			}
+		}
+	}
+}
