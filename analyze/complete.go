@@ -36,7 +36,11 @@ func (c *Completeness) String() string {
 	if len(c.Partial) == 0 {
 		return "complete"
 	}
-	return "partial: " + strings.Join(c.Partial, "; ")
+	var s []string
+	for _, p := range c.Partial {
+		s = append(s, Line(p))
+	}
+	return "partial: " + strings.Join(s, "; ")
 }
 
 // damage sorts an error of reading a part. Of a trace that is still growing a

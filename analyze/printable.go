@@ -21,6 +21,10 @@ func Printable(s string) string {
 // cut, with a mark. JSON and exports keep all.
 func Short(s string) string { return Cut(s, 200) }
 
+// Line is Short for what holds paths, which are longer and must stay whole: a
+// line of a tree, a sentence.
+func Line(s string) string { return Cut(s, 4096) }
+
 // Cut is Printable with at most so many characters, the mark not counted.
 func Cut(s string, most int) string {
 	n := 0

@@ -18,7 +18,7 @@ func (r *Report) WriteText(w io.Writer) error {
 			fmt.Fprintln(b)
 		}
 		if len(r.Traces) > 1 {
-			fmt.Fprintf(b, "%s\n\n", analyze.Printable(t.Trace))
+			fmt.Fprintf(b, "%s\n\n", analyze.Line(t.Trace))
 		}
 		t.writeText(b)
 	}
@@ -52,7 +52,7 @@ func (d *DeviceRow) writeText(w io.Writer) {
 	fmt.Fprintf(w, "device %d", d.Device)
 	for _, s := range []string{d.Name, d.UUID} {
 		if s != "" {
-			fmt.Fprintf(w, "  %s", analyze.Printable(s))
+			fmt.Fprintf(w, "  %s", analyze.Short(s))
 		}
 	}
 	if d.NVML != nil {

@@ -204,6 +204,10 @@ func (t *trace) device(id format.Device, e *format.Event) *live.Device {
 	return t.devices[id]
 }
 
+// longPath is where a path of scopes is begun anew, after a mark: a path of
+// every scope of a recursion would grow with the square of its depth.
+const longPath = 4096
+
 // openScope remembers the path of a scope while it is open.
 func (t *trace) openScope(e *format.Event) {
 	if _, ok := t.scopes[e.Scope]; ok {
@@ -211,6 +215,9 @@ func (t *trace) openScope(e *format.Event) {
 	}
 	path := t.defs.Name(e.Name)
 	if around := t.scopes[e.Parent]; around != "" && e.Parent != e.Scope {
+		if len(around) > longPath {
+			around = "…"
+		}
 		path = around + "/" + path
 	}
 	t.scopes[e.Scope] = path

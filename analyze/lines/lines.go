@@ -30,7 +30,12 @@ type Report struct {
 	At           string                `json:"at"`
 	Trees        []*Tree               `json:"trees"`
 	NoLine       NoLine                `json:"without_line"`
+
+	depth int
 }
+
+// Depth is that of the deepest line; the root has 0.
+func (r *Report) Depth() int { return r.depth }
 
 // A Tree is the lines of all traces, or of one device of one trace at its peak.
 type Tree struct {
@@ -70,6 +75,7 @@ type Answer struct {
 	noLine  NoLine
 	used    int64
 	acq     int64
+	depth   int
 	sources map[string]bool
 }
 
@@ -213,6 +219,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 		choose(p, f)
 		a.all.add(f, p.Defs)
 	}
+	a.sayCut(a.all, p)
 	a.say(p)
 	return nil
 }
@@ -227,6 +234,13 @@ func choose(p *analyze.Pass, f *leaf) {
 		f.used += f.driver
 	}
 	f.pool, f.driver = 0, 0
+}
+
+func (a *Answer) sayCut(t *tree, p *analyze.Pass) {
+	if t.cut > 0 {
+		p.Note("%d stack%s deeper than %d lines: what is below is in the last line shown", t.cut, analyze.Plural(int64(t.cut)), mostDeep)
+	}
+	t.cut = 0
 }
 
 // say notes what the numbers are and what they leave out.
@@ -283,7 +297,7 @@ func (a *Answer) Report(c *analyze.Completeness) *Report {
 	if r.Trees == nil { // nothing was live at any moment
 		r.Trees = []*Tree{a.finish(newTree(a.maxDepth), &Tree{})}
 	}
-	r.NoLine = a.noLine
+	r.NoLine, r.depth = a.noLine, a.depth
 	r.NoLine.UsedShare, r.NoLine.AcquiredShare = share(a.noLine.Used, a.used), share(a.noLine.Acquired, a.acq)
 	return r
 }
@@ -299,6 +313,7 @@ func (a *Answer) finish(t *tree, out *Tree) *Tree {
 	a.noLine.Unresolved += t.unknownStacks
 	a.used += t.root.Used
 	a.acq += t.root.Acquired
+	a.depth = max(a.depth, t.depth)
 	return out
 }
 

@@ -122,6 +122,7 @@ func (a *Answer) endPeak(p *analyze.Pass) error {
 				t.add(&leaf{leafKey: f.leafKey, used: f.maxUsed, acquired: f.maxAcq}, p.Defs)
 			}
 		}
+		a.sayCut(t, p)
 		if t.root.Used == 0 && t.root.Acquired == 0 {
 			continue
 		}
@@ -133,10 +134,10 @@ func (a *Answer) endPeak(p *analyze.Pass) error {
 			name = "device unknown"
 		}
 		if row.Name != "" {
-			name += " (" + row.Name + ")"
+			name += " (" + analyze.Short(row.Name) + ")"
 		}
 		if a.titles {
-			name = p.Trace.Path() + " " + name
+			name = analyze.Line(p.Trace.Path()) + " " + name
 		}
 		out.Title = fmt.Sprintf("%s: peak of %d bytes used at %s", name, d.max, analyze.Seconds(at))
 		a.trees = append(a.trees, a.finish(t, out))

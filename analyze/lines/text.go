@@ -43,7 +43,7 @@ func (n *Node) write(b *bufio.Writer, depth int) {
 	for range depth {
 		b.WriteString("  ")
 	}
-	b.WriteString(analyze.Printable(n.label))
+	b.WriteString(analyze.Line(n.label))
 	b.WriteString(" (")
 	b.WriteString(Size(n.Used))
 	b.WriteString(", ")

@@ -72,8 +72,13 @@ type tree struct {
 	maxDepth              int
 	noLineUsed, noLineAcq int64 // bytes of stacks that name no line
 	unknownStacks         int
+	depth                 int // of the deepest line
+	cut                   int // stacks that are deeper than mostDeep
 	frames                []format.FrameID
 }
+
+// mostDeep bounds how deep a tree gets: its text grows with the square.
+const mostDeep = 10_000
 
 func newTree(maxDepth int) *tree { return &tree{root: Node{label: "_root"}, maxDepth: maxDepth} }
 
@@ -90,6 +95,9 @@ func (t *tree) add(f *leaf, defs *format.Defs) {
 	}
 	t.root.Used += f.used
 	t.root.Acquired += f.acquired
+	if len(t.frames) > mostDeep && (t.maxDepth <= 0 || t.maxDepth > mostDeep+1) {
+		t.cut++
+	}
 	n, line := &t.root, false
 	for i, id := range t.frames {
 		fr, ok := defs.Frame(id)
@@ -97,9 +105,10 @@ func (t *tree) add(f *leaf, defs *format.Defs) {
 			fr = format.Frame{Kind: format.FrameLabel, Function: "[unknown]"}
 		}
 		line = line || fr.Kind == format.FramePython || fr.Kind == format.FrameNative || fr.Kind == format.FrameGo
-		if t.maxDepth > 0 && t.maxDepth <= i+1 {
+		if t.maxDepth > 0 && t.maxDepth <= i+1 || i >= mostDeep {
 			continue // the rest only says whether there is a line
 		}
+		t.depth = max(t.depth, i+1)
 		n = n.child(&fr)
 		n.Used += f.used
 		n.Acquired += f.acquired

@@ -33,11 +33,11 @@ func (r *Report) WriteFastai(w io.Writer) (skipped int, err error) {
 		}
 		switch {
 		case l.scope.hasName && sub != nil:
-			ctx = " (" + analyze.Printable(l.scope.Name) + ": " + analyze.Printable(*sub) + ")"
+			ctx = " (" + analyze.Short(l.scope.Name) + ": " + analyze.Short(*sub) + ")"
 		case l.scope.hasName:
-			ctx = " (" + analyze.Printable(l.scope.Name) + ")"
+			ctx = " (" + analyze.Short(l.scope.Name) + ")"
 		case sub != nil:
-			ctx = " (" + analyze.Printable(*sub) + ")"
+			ctx = " (" + analyze.Short(*sub) + ")"
 		}
 		used, peaked := fastai(m)
 		b.WriteString("△Used Peaked MB: " + field(used) + " " + field(peaked) + ctx + "\n")

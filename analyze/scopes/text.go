@@ -20,27 +20,31 @@ func (r *Report) WriteText(w io.Writer) error {
 		if s.Open {
 			to += " open"
 		}
-		name := strings.Repeat("  ", s.Depth) + label(s)
+		name := indent(s.Depth) + label(s)
 		rows = append(rows, append([]string{name, strconv.Itoa(s.N), strconv.Itoa(int(s.PID)), strconv.FormatUint(uint64(s.Thread), 10),
 			analyze.Seconds(s.Begin), to}, s.Measure.cells()...))
 		for _, p := range s.Reports {
 			sub := "report"
 			if p.Subcontext != nil {
-				sub += ": " + analyze.Printable(*p.Subcontext)
+				sub += ": " + analyze.Short(*p.Subcontext)
 			}
-			rows = append(rows, append([]string{strings.Repeat("  ", s.Depth+1) + sub, "", "", "", "", analyze.Seconds(p.Time)}, p.Measure.cells()...))
+			rows = append(rows, append([]string{indent(s.Depth+1) + sub, "", "", "", "", analyze.Seconds(p.Time)}, p.Measure.cells()...))
 		}
 	}
 	return table(w, rows, len(r.procs) > 1)
 }
 
+// indent shows how deep a scope is nested. Deeper than anybody follows with the
+// eye it stays: every row is as wide as the widest.
+func indent(depth int) string { return strings.Repeat("  ", min(depth, 100)) }
+
 func label(s *Scope) string {
-	n := analyze.Printable(s.Name)
+	n := analyze.Short(s.Name)
 	if n == "" {
 		n = "(no name)"
 	}
 	if s.Domain != "" {
-		n = analyze.Printable(s.Domain) + ":" + n
+		n = analyze.Short(s.Domain) + ":" + n
 	}
 	if s.Late {
 		n += " (began earlier)"
@@ -71,25 +75,29 @@ func (r *Report) WriteByName(w io.Writer) error {
 		count, used, peaked, max, n int64
 	}
 	var order []*group
-	groups := map[string]*group{}
-	paths := map[process]map[uint64]string{}
+	type key struct {
+		around *group
+		name   string
+	}
+	groups := map[key]*group{}
+	byID := map[process]map[uint64]*group{}
 	for _, s := range r.Scopes {
-		ids := paths[s.process]
+		ids := byID[s.process]
 		if ids == nil {
-			ids = map[uint64]string{}
-			paths[s.process] = ids
+			ids = map[uint64]*group{}
+			byID[s.process] = ids
 		}
-		path := s.Name
+		path := key{name: s.Name}
 		if s.Depth > 0 {
-			path = ids[uint64(s.Parent)] + "\x00" + path
+			path.around = ids[uint64(s.Parent)]
 		}
-		ids[uint64(s.ID)] = path
 		g := groups[path]
 		if g == nil {
 			g = &group{name: label(&Scope{Name: s.Name, Domain: s.Domain}), depth: s.Depth}
 			groups[path] = g
 			order = append(order, g)
 		}
+		ids[uint64(s.ID)] = g
 		g.count++
 		if s.Measure.Known {
 			g.n++
@@ -100,7 +108,7 @@ func (r *Report) WriteByName(w io.Writer) error {
 	}
 	rows := [][]string{{"context", "count", "used, sum", "peaked, most", "max"}}
 	for _, g := range order {
-		row := []string{strings.Repeat("  ", g.depth) + g.name, strconv.FormatInt(g.count, 10), "-", "-", "-"}
+		row := []string{indent(g.depth) + g.name, strconv.FormatInt(g.count, 10), "-", "-", "-"}
 		if g.n > 0 {
 			row[2], row[3], row[4] = strconv.FormatInt(g.used, 10), strconv.FormatInt(g.peaked, 10), strconv.FormatInt(g.max, 10)
 		}

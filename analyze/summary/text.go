@@ -27,8 +27,8 @@ func (r *Report) WriteText(w io.Writer) error {
 func (t *Trace) write(w io.Writer) {
 	m := &t.Meta
 	row := func(name, f string, a ...any) { fmt.Fprintf(w, "%-12s "+f+"\n", append([]any{name}, a...)...) }
-	row("trace", "%s", analyze.Printable(t.Path))
-	row("command", "%s", analyze.Printable(strings.Join(m.Command, " ")))
+	row("trace", "%s", analyze.Line(t.Path))
+	row("command", "%s", analyze.Short(strings.Join(m.Command, " ")))
 	where := m.Host
 	if m.Simulated {
 		where += ", simulated GPU"
@@ -36,7 +36,7 @@ func (t *Trace) write(w io.Writer) {
 	if m.Driver != "" {
 		where += ", driver " + m.Driver
 	}
-	row("recorded", "%s on %s, %s", m.Start.UTC().Format(time.RFC3339), analyze.Printable(where), how(m))
+	row("recorded", "%s on %s, %s", m.Start.UTC().Format(time.RFC3339), analyze.Short(where), how(m))
 	if t.First != nil {
 		row("events", "%d in %d part%s, from %s to %s", t.Events, t.Parts, analyze.Plural(int64(t.Parts)), analyze.Seconds(*t.First), analyze.Seconds(*t.Last))
 	} else {
@@ -47,7 +47,7 @@ func (t *Trace) write(w io.Writer) {
 	counts := func(name string, cs []Count) {
 		var s []string
 		for _, c := range cs {
-			s = append(s, fmt.Sprintf("%s %d", analyze.Printable(c.Name), c.Events))
+			s = append(s, fmt.Sprintf("%s %d", analyze.Short(c.Name), c.Events))
 		}
 		if len(s) > 0 {
 			row(name, "%s", strings.Join(s, ", "))
@@ -58,7 +58,7 @@ func (t *Trace) write(w io.Writer) {
 	counts("apis", t.APIs)
 	var unhooked []string
 	for _, u := range t.Unhooked {
-		unhooked = append(unhooked, analyze.Printable(u.Symbol))
+		unhooked = append(unhooked, analyze.Short(u.Symbol))
 	}
 	if len(unhooked) > 0 {
 		row("unhooked", "%s: looked up, may allocate, not recorded", strings.Join(unhooked, ", "))
@@ -68,7 +68,7 @@ func (t *Trace) write(w io.Writer) {
 	case t.Samples > 0:
 		row("samples", "%d", t.Samples)
 	case t.NoSamples != "":
-		row("samples", "none: %s", analyze.Printable(t.NoSamples))
+		row("samples", "none: %s", analyze.Short(t.NoSamples))
 	default:
 		row("samples", "none")
 	}
@@ -95,7 +95,7 @@ func (t *Trace) writeDevice(w io.Writer, d *Device) {
 	if d.Device == format.NoDevice {
 		name = "unknown"
 	}
-	fmt.Fprintf(w, "\ndevice %s  %s  %s", name, analyze.Printable(d.Name), analyze.Printable(d.UUID))
+	fmt.Fprintf(w, "\ndevice %s  %s  %s", name, analyze.Short(d.Name), analyze.Short(d.UUID))
 	if d.Total >= 0 {
 		fmt.Fprintf(w, "  total %s", size(d.Total))
 	}
@@ -110,7 +110,7 @@ func (p *Process) write(w io.Writer) {
 	if p.Rank != nil {
 		fmt.Fprintf(w, "  rank %d", *p.Rank)
 	}
-	fmt.Fprintf(w, "  %s\n", analyze.Printable(p.Command))
+	fmt.Fprintf(w, "  %s\n", analyze.Short(p.Command))
 	begin, end := "?", "the end of the trace"
 	if p.Begin != nil {
 		begin = analyze.Seconds(*p.Begin)
@@ -136,7 +136,7 @@ func (p *Process) write(w io.Writer) {
 			fmt.Fprintf(w, "  and %d threads more\n", len(p.Threads)-most)
 			break
 		}
-		name := analyze.Printable(t.Name)
+		name := analyze.Short(t.Name)
 		if name != "" {
 			name = " " + name
 		}
@@ -152,7 +152,7 @@ func how(m *format.Meta) string {
 	case format.EndRepaired:
 		s = "repaired"
 	case format.EndFailed:
-		s = "failed: " + analyze.Printable(m.Reason)
+		s = "failed: " + analyze.Short(m.Reason)
 	}
 	if m.Status != nil {
 		s += fmt.Sprintf(", exit status %d", *m.Status)

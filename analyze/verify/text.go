@@ -40,7 +40,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		lines []string
 	}{{"note", r.Notes}, {"partial", r.Partial}, {"fault", r.Faults}} {
 		for _, l := range list.lines {
-			fmt.Fprintf(b, "%s: %s\n", list.word, analyze.Printable(l))
+			fmt.Fprintf(b, "%s: %s\n", list.word, analyze.Line(l))
 		}
 	}
 	fmt.Fprintln(b, r.Verdict())

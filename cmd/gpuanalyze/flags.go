@@ -160,7 +160,7 @@ func (a *analysis) conclude(stderr io.Writer, c *analyze.Completeness) error {
 	}
 	if !a.quiet {
 		for _, n := range c.Notes {
-			fmt.Fprintf(stderr, "note: %s\n", n)
+			fmt.Fprintf(stderr, "note: %s\n", analyze.Line(n))
 		}
 	}
 	if !c.Complete {
@@ -175,6 +175,13 @@ func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// writeJSONLine prints v on one line.
+func writeJSONLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 

@@ -35,6 +35,9 @@ both CuPy's own numbers.`,
 	}
 }
 
+// deep is where indented JSON becomes mostly indentation.
+const deep = 200
+
 func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	a := newAnalysis(linesCommand(), stdout)
 	at := a.String("at", "total", "`total|peak|end|TIME`")
@@ -66,9 +69,12 @@ func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 		return err
 	}
 	r := ans.Report(c)
-	if a.json {
+	switch {
+	case a.json && r.Depth() > deep:
+		err = writeJSONLine(stdout, r)
+	case a.json:
 		err = writeJSON(stdout, r)
-	} else {
+	default:
 		err = r.WriteText(stdout)
 	}
 	if err != nil {

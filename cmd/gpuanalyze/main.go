@@ -16,10 +16,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/gpurec/gpurec/analyze"
 )
 
 // A command is one row of what gpuanalyze can do.
@@ -133,14 +136,18 @@ func code(ctx context.Context, stderr io.Writer, c *command, err error) int {
 		fmt.Fprintln(stderr, "gpuanalyze: interrupted")
 		return exitInterrupted
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "gpuanalyze %s: %v\nusage: %s\ngpuanalyze %s --help says more\n", c.name, err, c.usage(), c.name)
+		fmt.Fprintf(stderr, "gpuanalyze %s: %s\nusage: %s\ngpuanalyze %s --help says more\n", c.name, sentence(err), c.usage(), c.name)
 		return exitUsage
 	case errors.Is(err, syscall.EPIPE):
 		return exitFailed // the reader has gone and needs no words
 	}
-	fmt.Fprintf(stderr, "gpuanalyze %s: %v\n", c.name, err)
+	fmt.Fprintf(stderr, "gpuanalyze %s: %s\n", c.name, sentence(err))
 	return exitFailed
 }
+
+// sentence is an error on one line that steers no terminal: paths and arguments
+// are in it.
+func sentence(err error) string { return analyze.Line(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
 func (c *command) usage() string { return "gpuanalyze " + c.name + " [flags] " + c.args }
 
