@@ -313,7 +313,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestRecorderKilled kills the recorder: the trace has all but the last second,
+// TestRecorderKilled kills the recorder: the trace has all but the last moments,
 // and the fold of what is there stands.
 func TestRecorderKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.gpurec")

@@ -39,6 +39,8 @@ type Options struct {
 	Say         func(text string) // one sentence each, for the user; default none
 	Writer      format.WriterOptions
 
+	flushEvery time.Duration // a test's; default the constant
+
 	onScope func(pid int32, number uint64, m measured) // a scope with a number reports or ends, before that changes anything
 
 	// ScopeEnded is called in fold's goroutine at each scope's end, while the
@@ -93,6 +95,9 @@ func Start(opt Options) (*Session, error) {
 		opt.QueueBytes = 64 << 20
 	}
 	opt.QueueBytes = max(opt.QueueBytes, 2*bufferSize)
+	if opt.flushEvery <= 0 {
+		opt.flushEvery = flushEvery
+	}
 	if opt.Say == nil {
 		opt.Say = func(string) {}
 	}

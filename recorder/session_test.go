@@ -406,3 +406,43 @@ func TestSmallQueue(t *testing.T) {
 		t.Errorf("%d recorded of %d", r.count(format.Alloc), threads*each)
 	}
 }
+
+// TestEarlyFlush: the first events are on the disk soon after they happened, not
+// only when the first regular flush comes or the trace is closed.
+func TestEarlyFlush(t *testing.T) {
+	if flushEvery > 500*time.Millisecond {
+		t.Errorf("a killed recorder loses %v", flushEvery)
+	}
+	s := record(t, Options{flushEvery: time.Hour})
+	p := join(t, s, 1, format.MinLaneSize)
+	p.Event(wireEvent(format.Alloc, format.APIMemAlloc, 1, 1), nil)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if n := readGrowing(t, s.Output()); n >= 2 { // ProcessBegin and it
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the first event is not on the disk")
+		}
+	}
+}
+
+// readGrowing counts the events that a trace has on the disk by now.
+func readGrowing(t *testing.T, path string) (n int) {
+	t.Helper()
+	tr, err := format.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tr.Parts()[0].Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		b, err := r.Next()
+		n += len(b)
+		if err != nil {
+			return n
+		}
+	}
+}

@@ -41,10 +41,12 @@ func (p *page) reset() {
 		events: p.events[:0], samples: p.samples[:0]}
 }
 
-// write is the goroutine that encodes and compresses. Once a second it brings
-// to the disk what it has, so that a recorder that is killed loses that second.
+// write is the goroutine that encodes and compresses. Each flushEvery it brings
+// to the disk what it has, so that a recorder that is killed loses that much; the
+// first time soon after the first event, because short programs are killed too.
 type write struct {
 	s    *Session
+	soon bool // the early flush has been arranged
 	w    *format.Writer
 	part atomic.Uint64 // for fold, which decides when a part is full: its number and bytes, see size
 	err  error
@@ -67,11 +69,14 @@ func (w *write) size(index int) int64 {
 	return int64(v & (1<<sizeBits - 1))
 }
 
-const flushEvery = time.Second
+const (
+	flushEvery = 400 * time.Millisecond
+	flushFirst = 100 * time.Millisecond
+)
 
 func (w *write) run() {
 	defer close(w.s.done)
-	tick := time.NewTicker(flushEvery)
+	tick := time.NewTicker(w.s.opt.flushEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -79,9 +84,14 @@ func (w *write) run() {
 			if !ok {
 				return
 			}
+			if len(p.events) > 0 && !w.soon {
+				w.soon = true
+				tick.Reset(min(flushFirst, w.s.opt.flushEvery))
+			}
 			w.page(p)
 		case <-tick.C:
 			w.check(w.w.Flush())
+			tick.Reset(w.s.opt.flushEvery)
 		}
 		if w.err == nil {
 			w.grown(w.w.PartIndex(), w.w.PartBytes())
