@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"path/filepath"
 	"strings"
 
 	"github.com/gpurec/gpurec/format"
@@ -41,6 +42,42 @@ func (c *Completeness) String() string {
 		s = append(s, Line(p))
 	}
 	return "partial: " + strings.Join(s, "; ")
+}
+
+// A RepeatedError says that one trace was given twice: sums would double.
+type RepeatedError struct{ Path, Again string }
+
+func (e *RepeatedError) Error() string {
+	if e.Path == e.Again {
+		return fmt.Sprintf("%s is given twice", e.Path)
+	}
+	return fmt.Sprintf("%s and %s are one trace", e.Path, e.Again)
+}
+
+// repeated looks for traces that are there twice. Copies are noted: nobody
+// knows which of them is meant.
+func (c *Completeness) repeated(traces []*format.Trace) error {
+	places, ids := map[string]string{}, map[string]string{}
+	for _, t := range traces {
+		place, err := filepath.EvalSymlinks(t.Path())
+		if err == nil {
+			place, err = filepath.Abs(place)
+		}
+		if err != nil {
+			place = t.Path()
+		}
+		if first, ok := places[place]; ok {
+			return &RepeatedError{first, t.Path()}
+		}
+		places[place] = t.Path()
+		id := t.Meta().TraceID
+		if first, ok := ids[id]; ok && id != "" {
+			c.note("%s and %s have one trace id: they are copies or parts of one recording, and what is in both counts twice", first, t.Path())
+		} else {
+			ids[id] = t.Path()
+		}
+	}
+	return nil
 }
 
 // damage sorts an error of reading a part. Of a trace that is still growing a

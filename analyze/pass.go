@@ -118,6 +118,9 @@ func Run(ctx context.Context, paths []string, q *Query, a Answer, progress func(
 	if !counted {
 		of = 0
 	}
+	if err := c.repeated(traces); err != nil {
+		return nil, err
+	}
 	var done int64
 	found := &census{q: q}
 	for _, t := range traces {

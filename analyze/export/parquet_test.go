@@ -88,10 +88,10 @@ func readParquet(t *testing.T, path string) sheet {
 }
 
 func TestParquetEqualsArrow(t *testing.T) {
-	tr := formattest.Text(t, twoProcesses)
+	tr, other := formattest.Text(t, twoProcesses), formattest.Text(t, twoProcesses)
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "a"), "arrow", analyze.Query{}, tr, tr)
-	write(t, filepath.Join(dir, "p"), "parquet", analyze.Query{}, tr, tr)
+	write(t, filepath.Join(dir, "a"), "arrow", analyze.Query{}, tr, other)
+	write(t, filepath.Join(dir, "p"), "parquet", analyze.Query{}, tr, other)
 	for _, table := range []struct {
 		name string
 		rows int

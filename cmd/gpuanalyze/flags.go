@@ -146,7 +146,8 @@ func (a *analysis) answer(ctx context.Context, stderr io.Writer, traces []string
 	}
 	c, err := analyze.Run(ctx, traces, q, ans, progress)
 	var empty *analyze.EmptyWindowError
-	if errors.As(err, &empty) {
+	var repeated *analyze.RepeatedError
+	if errors.As(err, &empty) || errors.As(err, &repeated) {
 		return nil, usageError{err}
 	}
 	return c, err

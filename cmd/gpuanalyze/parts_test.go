@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand"
 	"os"
@@ -151,6 +152,32 @@ func TestPartsDoNotMatter(t *testing.T) {
 	}
 	if compared < 25 {
 		t.Errorf("only %d comparisons of something", compared)
+	}
+}
+
+// An event is a row that is no checkpoint's, in every count there is.
+func TestEventsAreCountedAlike(t *testing.T) {
+	count := func(args ...string) int64 {
+		_, stdout, stderr := command1(t, args...)
+		var v struct{ Traces []struct{ Events int64 } }
+		if err := json.Unmarshal([]byte(stdout), &v); err != nil || len(v.Traces) != 1 {
+			t.Fatalf("%v: %v\n%s%s", args, err, stdout, stderr)
+		}
+		return v.Traces[0].Events
+	}
+	for _, every := range []int{0, 200} {
+		dir := writeRandom(t, 3, every)
+		_, text, _ := command1(t, "events", "-q", dir)
+		rows := int64(0)
+		for _, l := range strings.Split(text, "\n") {
+			f := strings.Fields(l)
+			if len(f) > 1 && regexp.MustCompile(`^\d+$`).MatchString(f[0]) && !strings.HasPrefix(f[1], "Live") && f[1] != "CheckpointEnd" {
+				rows++
+			}
+		}
+		if s, v := count("summary", "--json", dir), count("verify", "--json", dir); rows < 1000 || s != rows || v != rows {
+			t.Errorf("parts of %d: summary counts %d, verify %d, rows are %d", every, s, v, rows)
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // A twin as gpuanalyze writes it. Two processes, two devices, an address with all of its 64 bits, a scope.
 const smallTwin = `gpurec 0
-meta command="./x" start=2026-11-30T10:00:00.000000001Z start_monotonic=1000
+meta trace_id="5a" command="./x" start=2026-11-30T10:00:00.000000001Z start_monotonic=1000
 device 0 uuid="GPU-a" name="H200" total=1000 nvml=1
 device 1 uuid="GPU-b" name="H200" total=1000 nvml=0
 process 1 pid=11 rank=3 command="python <train>.py"
@@ -92,7 +92,10 @@ func TestTables(t *testing.T) {
 			`{"time_ns":200,"kind":"Alloc","api":"cuMemAlloc_v2","layer":"driver","class":"device","pid":11,"thread":5,"device":0,"address":"0xffffeaab54e00000","size":512,"requested":500,"scope":8,"stack":["/app/main.py:42:<module>"]}` + "\n", ""},
 		{"events of two traces", "events small.gpurec small.gpurec", 2, "", "one trace at a time"},
 		{"devices", "devices small.gpurec", 0, "from         to  device  free at start  min  max", "complete"},
-		{"devices of two traces", "devices small.gpurec ./small.gpurec", 0, "./small.gpurec\n", "complete"},
+		{"devices of two traces", "devices small.gpurec copy.gpurec", 0, "\ncopy.gpurec\n", "note: small.gpurec and copy.gpurec have one trace id"},
+		{"a trace twice", "devices small.gpurec small.gpurec", 2, "", "small.gpurec is given twice"},
+		{"a trace twice by other names", "summary small.gpurec ./x/../small.gpurec/trace.json", 2, "", "small.gpurec is given twice"},
+		{"a trace and its link", "lines small.gpurec link.gpurec", 2, "", "small.gpurec and link.gpurec are one trace"},
 		{"devices by UUID", "devices --device GPU-b small.gpurec", 0, "device 1  H200  GPU-b  nvml 0  total 1000\n2 samples, the last at 0.000000s, NVML's memory call v2\n", ""},
 		{"devices as JSON", "devices --json small.gpurec", 0, `"free_at_start": 490`, ""},
 		{"verify", "verify small.gpurec", 0, "\nsound\n", ""},
@@ -115,6 +118,15 @@ func TestTables(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			inSmall(t)
 			if err := os.WriteFile("bad.txt", []byte("gpurec 0\n5 Explode\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.CopyFS("copy.gpurec", os.DirFS("small.gpurec")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink("small.gpurec", "link.gpurec"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir("x", 0o700); err != nil {
 				t.Fatal(err)
 			}
 			got := gpuanalyze(strings.Fields(row.args)...)
