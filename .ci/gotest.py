@@ -41,7 +41,8 @@ for line in sys.stdin:
         print(text, end="", flush=True)
         failed = True
     elif action == "skip":
-        reason = [part.strip() for part in text.splitlines() if not part.startswith(("=== ", "--- ")) and part.strip()]
-        print("skipped  %s %s: %s" % (package, test, " ".join(r for r in reason if not r.startswith("--- "))), flush=True)
+        # t.Skip prints its words last, before the line that says SKIP.
+        words = [part.strip() for part in text.splitlines() if part.strip() and not part.strip().startswith(("=== ", "--- "))]
+        print("skipped  %s %s: %s" % (package, test, words[-1] if words else "no reason given"), flush=True)
 print("%d passed, %d failed, %d skipped" % (counts["pass"], counts["fail"], counts["skip"]))
 sys.exit(1 if failed or not counts["pass"] else 0)
