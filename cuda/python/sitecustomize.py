@@ -3,9 +3,10 @@
 ``gpurec run`` puts this file's directory first on PYTHONPATH, so the
 interpreter imports this module at its start, and neither under -S nor -I nor
 -E. It promises to import nothing but sys, to run the sitecustomize that would
-have run without it, and to leave sys.modules as that one leaves it; also in a
-Python too old for package gpurec, which PYTHONPATH reaches as well. All it adds
-is one finder, which waits for CuPy's hooks and then steps aside.
+have run without it, and to leave sys.modules as that one leaves it, or without
+a sitecustomize where there is none; also in a Python too old for package gpurec,
+which PYTHONPATH reaches as well. All it adds is one finder, which waits for
+CuPy's hooks and then steps aside.
 """
 
 import sys
@@ -64,8 +65,10 @@ def _call_after(loader):
 def _run_next():
     """Run the sitecustomize that this one stands in front of, if there is one.
 
-    Its exceptions are the interpreter's to report, as without us. It may
-    change sys.path: our entry goes back to its place among what it leaves.
+    Its exceptions are the interpreter's to report, as without us; so is that
+    there is none, which the interpreter expects and passes over: importing us
+    has failed then, and no trace of it stays in sys.modules. It may change
+    sys.path: our entry goes back to its place among what it leaves.
     """
     path, modules = sys.path, sys.modules
     here = __file__.rpartition("/")[0]
@@ -76,16 +79,17 @@ def _run_next():
     entry = path.pop(places[0])
     try:
         import sitecustomize  # noqa: F401
-    except ImportError as e:
-        if getattr(e, "name", __name__) != __name__:
-            raise
-        modules[__name__] = ours
+    except ImportError:
+        modules.setdefault(__name__, ours)  # where the import of us looks for it
+        raise
     finally:
         if entry not in path:
             path.insert(places[0], entry)
 
 
 if __name__ == "sitecustomize":
-    if sys.version_info >= (3, 9):  # a Python that the package is written for
+    # In a Python that the package is written for, and once: a program that asks
+    # for a sitecustomize that is not there comes here again.
+    if sys.version_info >= (3, 9) and not any(type(f).__name__ == "_AfterCuPysHooks" for f in sys.meta_path):
         sys.meta_path.insert(0, _AfterCuPysHooks())
     _run_next()

@@ -11,7 +11,33 @@ class TestSitecustomize(Case):
     def test_imports_nothing_but_sys(self):
         ours = set(self.run_python("import sys; print(*sorted(sys.modules))")[1].split())
         bare = set(self.run_python("import sys; print(*sorted(sys.modules))", PYTHONPATH=None)[1].split())
-        self.assertEqual(ours - bare, {"sitecustomize"} - bare)
+        self.assertEqual(ours, bare)
+
+    def test_without_a_next_one_there_is_none(self):
+        program = """
+            import sys
+            for _ in range(2):
+                try:
+                    import sitecustomize
+                except ImportError as e:
+                    print(type(e).__name__, e, e.name)
+                else:
+                    print("there is one:", sitecustomize.__file__ != %r)
+            print("sitecustomize" in sys.modules)
+            """ % os.path.join(PACKAGE, "sitecustomize.py")
+        with_us, without = self.run_python(program), self.run_python(program, PYTHONPATH=None)
+        self.assertEqual(with_us, without)
+        _, out, _ = self.run_python(
+            """
+            try:
+                import sitecustomize
+            except ImportError:
+                pass
+            import sys
+            print(len([f for f in sys.meta_path if "CuPy" in repr(f)]), %r in sys.path)
+            """ % PACKAGE
+        )
+        self.assertEqual(out, "1 True\n")
 
     def test_next_one_runs_and_stands_in_sys_modules(self):
         theirs = self.write(
