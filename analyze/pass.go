@@ -45,6 +45,7 @@ type Pass struct {
 	filter   *filter
 	from, to bound
 	census   *census
+	joint    joint
 	lost     losses
 	wanted   bool // the answer wanted samples
 	sampled  bool // and there were some
@@ -205,9 +206,10 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 	if err := a.Begin(p); err != nil {
 		return err
 	}
-	stopped := false
+	stopped, whole := false, false
 	for i, part := range parts {
 		p.gap(parts, i)
+		p.joint.begin(part.Index(), whole && parts[i-1].Index()+1 == part.Index())
 		growing := p.growing(i)
 		err := p.part(ctx, part, a, needs.Samples)
 		if ctx.Err() != nil {
@@ -217,7 +219,7 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 		if errors.As(err, &failed) {
 			return failed.err
 		}
-		stopped = err == ErrStop
+		stopped, whole = err == ErrStop, err == nil
 		if !stopped {
 			p.comp.damage(err, growing)
 		}
@@ -339,6 +341,7 @@ func (p *Pass) one(a Answer, e *format.Event) error {
 	if p.filter.has&ByThread != 0 {
 		p.census.event(e, p.filter)
 	}
+	p.joint.event(p, e)
 	p.State.Apply(e)
 	err := a.Event(p, e)
 	if e.Kind == format.ScopeEnd {

@@ -253,6 +253,25 @@ func TestPartsMissing(t *testing.T) {
 	}
 }
 
+// Parts that do not follow each other are noticed, whichever changed places.
+func TestPartsSwapped(t *testing.T) {
+	for _, swap := range [][2]int{{0, 1}, {1, 2}, {1, 3}, {2, 3}} {
+		dir := writeRandom(t, 1, 400)
+		part := func(i int) string { return filepath.Join(dir, fmt.Sprintf("%05d", i)) }
+		for _, m := range [][2]string{{part(swap[0]), part(9)}, {part(swap[1]), part(swap[0])}, {part(9), part(swap[1])}} {
+			if err := os.Rename(m[0], m[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, args := range []string{"summary", "lines", "lines --at end", "contexts", "devices"} {
+			code, _, stderr := command1(t, append(strings.Fields(args), dir)...)
+			if code != exitPartial || !strings.Contains(stderr, "do not belong together; gpuanalyze verify says more") {
+				t.Errorf("%v swapped, %s: exit %d, %s", swap, args, code, stderr)
+			}
+		}
+	}
+}
+
 func firstDifference(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range max(len(x), len(y)) {
