@@ -210,7 +210,7 @@ type Meta struct {
 
 // Stats is the recorder's own account, written when a trace closes.
 type Stats struct {
-	Events      uint64 `json:"events"`
+	Events      uint64 `json:"events"`                 // rows of the events tables, those that the recorder made too, checkpoints not
 	Lost        uint64 `json:"lost"`                   // dropped by lanes, or by full queues
 	ClosedLanes uint64 `json:"closed_lanes,omitempty"` // lanes closed because what they held made no sense
 	Late        uint64 `json:"late,omitempty"`         // events passed on after their place in the order had gone

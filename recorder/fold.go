@@ -249,15 +249,14 @@ func (f *fold) next(kind format.Kind, at format.Time, p format.ProcessID, thread
 var blank = format.Event{Duration: format.Unknown, Size: format.Unknown, Requested: format.Unknown,
 	Allocated: format.Unknown, Reserved: format.Unknown, Device: format.NoDevice}
 
-// emit folds a finished row. Rows of our own are not counted as events.
+// emit folds a finished row. own is one that the recorder made, whose time may
+// lie before the others' without anything being late.
 func (f *fold) emit(e *format.Event, own bool) {
 	if e.Time < f.last && !own {
 		f.stats.Late++
 	}
 	f.last = max(f.last, e.Time)
-	if !own {
-		f.stats.Events++
-	}
+	f.stats.Events++
 	f.sinceRotate++
 	f.state.Apply(e)
 }
