@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
@@ -21,7 +22,15 @@ type LaunchError struct {
 	Err     error
 }
 
-func (e *LaunchError) Error() string { return fmt.Sprintf("cannot run %s: %v", e.Command, e.Err) }
+// Error names the command as it could be typed; one that is empty, or would do
+// something to a terminal, in quotes and with escapes.
+func (e *LaunchError) Error() string {
+	name := e.Command
+	if q := strconv.Quote(name); name == "" || q != `"`+name+`"` {
+		name = q
+	}
+	return fmt.Sprintf("cannot run %s: %v", name, e.Err)
+}
 func (e *LaunchError) Unwrap() error { return e.Err }
 
 // forwarded are the signals that go on to the command when this process gets

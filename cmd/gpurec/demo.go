@@ -27,10 +27,6 @@ func demo(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 	if status, done := parse(flags, demoHelp, stdout, stderr, args); done {
 		return status
 	}
-	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "gpurec: the demo takes no arguments, got %q\n", flags.Arg(0))
-		return 2
-	}
 	if err := o.check(); err != nil {
 		fmt.Fprintf(stderr, "gpurec: %v; see gpurec demo --help\n", err)
 		return 2

@@ -53,8 +53,11 @@ func parse(flags *pflag.FlagSet, help string, stdout, stderr io.Writer, args []s
 	if err == nil {
 		err = environment(flags)
 	}
+	if err == nil && flags.NArg() > 0 && flags.Name() != "run" && flags.Name() != "sample" { // sample has more to say
+		err = fmt.Errorf("%s takes no arguments, and there is %q", flags.Name(), flags.Arg(0))
+	}
 	if err != nil {
-		fmt.Fprintf(stderr, "gpurec: %v; see gpurec %s --help\n", err, flags.Name())
+		fmt.Fprintf(stderr, "gpurec: %s; see gpurec %s --help\n", printable(err.Error()), flags.Name())
 		return usageStatus(flags.Name()), true
 	}
 	return 0, false

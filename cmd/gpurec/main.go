@@ -4,7 +4,8 @@
 //	main.go   the table of commands      flags.go  flags that the environment may set too
 //	run.go    gpurec run                 words.go  what is said after a command
 //	demo.go   gpurec demo                info.go   gpurec info
-//	sample.go gpurec sample              setup.go  hook, simulated GPU and NVML put together
+//	sample.go gpurec sample              setup.go  hook, NVML and the trace's name
+//	simulate.go the simulated GPU
 //
 // It promises that the command's output, signals and exit status are the same
 // with and without it. It refuses to analyze: that is gpuanalyze.

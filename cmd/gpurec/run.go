@@ -103,12 +103,12 @@ func (o *settings) check() error {
 		return fmt.Errorf("--max-frames %d: want 1 to %d", o.maxFrames, format.MaxFrames)
 	case o.interval < 0 || o.interval > 0 && o.interval < time.Millisecond:
 		return fmt.Errorf("--sample-interval %v: want 1ms or more, or 0", o.interval)
-	case o.rotateEvery < 0 || o.simulate < 0 || o.simulate > 64:
-		return errors.New("--rotate-every must not be negative, --simulate-gpu is 0 to 64")
+	case o.rotateEvery < 0:
+		return fmt.Errorf("--rotate-every %v: want a positive time, or 0 for never", o.rotateEvery)
 	case o.quiet && o.verbose:
 		return errors.New("--quiet and --verbose exclude each other")
 	}
-	return nil
+	return checkSimulated(o.simulate, os.Getenv)
 }
 
 // record is the whole of gpurec run:
@@ -130,7 +130,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		say = newSpeaker(stderr).say
 	}
 	fail := func(err error) int {
-		fmt.Fprintf(stderr, "gpurec: %v; the command was not started\n", err)
+		fmt.Fprintf(stderr, "gpurec: %s; the command was not started\n", printable(err.Error()))
 		return failed
 	}
 	env := cuda.Environment{Stacks: o.stacks.value, MaxFrames: o.maxFrames, LaneSize: powerOfTwo(int64(o.laneSize)), OnFull: o.onFull.value, Verbose: o.verbose}
@@ -190,7 +190,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		m.Reason = outlived(left)
 	})
 	if err != nil {
-		fmt.Fprintf(stderr, "gpurec: %v\n", err)
+		fmt.Fprintf(stderr, "gpurec: %s\n", printable(err.Error()))
 	} else if reason := outlived(left); reason != "" {
 		say(reason)
 	}

@@ -141,6 +141,12 @@ func TestStatus(t *testing.T) {
 		{"a flag that demo does not have", []string{"demo", "--nonsense"}, 2, "gpurec demo --help"},
 		{"an argument to demo", []string{"demo", "train.py"}, 2, "takes no arguments"},
 		{"a flag that info does not have", []string{"info", "--nonsense"}, 2, "gpurec info --help"},
+		{"an argument to info", []string{"info", "x"}, 2, `info takes no arguments, and there is "x"; see gpurec info --help`},
+		{"an empty command", []string{"run", "--", ""}, 127, `cannot run "": no such command`},
+		{"a command with an escape", []string{"run", "--", "a\x1b[31m"}, 127, `cannot run "a\x1b[31m": no such command`},
+		{"a flag with an escape", []string{"run", "--a\x1b[31m", "--", "true"}, 125, `unknown flag: --a\x1b[31m;`},
+		{"too many devices", []string{"run", "--simulate-gpu=17", "--", "true"}, 125, "gpurec: --simulate-gpu 17: want 1 to 16 devices, or 0 for none; see"},
+		{"a negative age", []string{"run", "--rotate-every=-1s", "--", "true"}, 125, "gpurec: --rotate-every -1s: want a positive time, or 0 for never; see"},
 		{"no such thing", []string{"recrod"}, 2, "gpurec run -- recrod"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

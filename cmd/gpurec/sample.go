@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -65,7 +65,7 @@ func sample(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 		return 2
 	}
 	if err := o.record(ctx, stderr, args); err != nil {
-		fmt.Fprintf(stderr, "gpurec: %v\n", err)
+		fmt.Fprintf(stderr, "gpurec: %s\n", printable(err.Error()))
 		return 1
 	}
 	return 0
@@ -77,10 +77,10 @@ func (o *sampleSettings) check(args []string) error {
 		return fmt.Errorf("sample takes no arguments, and there is %q; to record a command: gpurec run -- %s", args[0], args[0])
 	case o.interval < nvml.MinInterval:
 		return fmt.Errorf("--sample-interval %v: want %v or more", o.interval, nvml.MinInterval)
-	case o.duration < 0 || o.simulate < 0 || o.simulate > 64:
-		return errors.New("--duration must not be negative, --simulate-gpu is 0 to 64")
+	case o.duration < 0:
+		return fmt.Errorf("--duration %v: want a positive time, or 0 until interrupted", o.duration)
 	}
-	return nil
+	return checkSimulated(o.simulate, os.Getenv)
 }
 
 // record runs until ctx, a signal, the duration or the devices end it.

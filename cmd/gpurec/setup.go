@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpurec/gpurec/cuda"
 	"github.com/gpurec/gpurec/cuda/nvml"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/recorder"
@@ -41,47 +40,8 @@ func (s *speaker) say(text string) {
 	defer func() { <-s.lock }()
 	if !s.said[text] {
 		s.said[text] = true
-		fmt.Fprintf(s.w, "gpurec: %s\n", strings.TrimPrefix(text, "gpurec: "))
+		fmt.Fprintf(s.w, "gpurec: %s\n", printable(strings.TrimPrefix(text, "gpurec: ")))
 	}
-}
-
-// A simulation is the project's own GPU in place of the real one.
-type simulation struct {
-	dir   string // of libcuda.so.1 and libnvidia-ml.so.1
-	state string // file in which its processes keep common books
-}
-
-// simulate prepares a simulated GPU with so many devices. This process's own
-// environment gets the books too: its NVML reads them.
-func simulate(devices int, say func(string)) (*simulation, error) {
-	dir, err := cuda.Simulator("", say)
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.CreateTemp("", "gpurec-simulated-*")
-	if err != nil {
-		return nil, fmt.Errorf("the simulated GPU's books: %w", err)
-	}
-	f.Close()
-	os.Setenv("GPUREC_SIM_STATE", f.Name())
-	if devices > 0 {
-		os.Setenv("GPUREC_SIM_DEVICES", strconv.Itoa(devices))
-	}
-	return &simulation{dir: dir, state: f.Name()}, nil
-}
-
-func (s *simulation) close() {
-	if s != nil {
-		os.Remove(s.state)
-	}
-}
-
-// nvmlPath is the library to load: empty for the system's.
-func (s *simulation) nvmlPath() string {
-	if s == nil {
-		return ""
-	}
-	return filepath.Join(s.dir, "libnvidia-ml.so.1")
 }
 
 // openSampler opens NVML. Without it a recording has no samples and its Meta

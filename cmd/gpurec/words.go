@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/gpurec/gpurec/format"
@@ -50,10 +52,25 @@ func words(w io.Writer, path string, s recorder.Summary) {
 		fmt.Fprintln(w, "gpurec: out of memory: no")
 	}
 	if s.TopSize > 0 {
-		fmt.Fprintf(w, "gpurec: top holder near the peak: %s, %s\n", s.Top.String(), format.Bytes(s.TopSize))
+		fmt.Fprintf(w, "gpurec: top holder near the peak: %s, %s\n", printable(s.Top.String()), format.Bytes(s.TopSize))
 	}
 	fmt.Fprintf(w, "gpurec: %s events, %s lost\n", grouped(s.Stats.Events), grouped(s.Stats.Lost))
-	fmt.Fprintf(w, "gpurec: trace %s; next: gpuanalyze summary %s\n", path, shellWord(path))
+	fmt.Fprintf(w, "gpurec: trace %s; next: gpuanalyze summary %s\n", printable(path), printable(shellWord(path)))
+}
+
+// printable keeps what programs and people chose, names and paths, from doing
+// something to a terminal: what is no printable character is written as Go does.
+func printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r == utf8.RuneError || !unicode.IsPrint(r) && r != '\n' {
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // grouped writes a number with commas.

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gpurec/gpurec/cuda"
+)
+
+// TestCheckSimulated compares what is refused before the start with what the
+// simulated GPU itself refuses: the same, and the refusal names the variable.
+func TestCheckSimulated(t *testing.T) {
+	path := program(t, "oom")
+	sim, err := cuda.Simulator("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name              string
+		devices           int
+		capacity, context string
+		ok                bool
+	}{
+		{"nothing said", 2, "", "", true},
+		{"one size", 2, "2GiB", "", true},
+		{"bytes", 1, "2147483648", "", true},
+		{"a size a device", 2, "2GiB,4096MiB", "", true},
+		{"fewer sizes than devices", 3, "2GiB,4GiB", "", true},
+		{"more sizes than devices", 1, "2GiB,4GiB", "", false},
+		{"a comma at the end", 2, "2GiB,", "", false},
+		{"a comma at the begin", 2, ",2GiB", "", false},
+		{"a unit of others", 1, "2GB", "", false},
+		{"a word", 1, "lots", "", false},
+		{"a fraction", 1, "1.5GiB", "", false},
+		{"a sign", 1, "+2GiB", "", false},
+		{"a blank", 1, " 2GiB", "", false},
+		{"below the least", 1, "8388607", "", false},
+		{"beyond 64 bits", 1, "99999999999GiB", "", false},
+		{"a context's size", 1, "", "64MiB", true},
+		{"no context's size", 1, "", "64 MiB", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			vars := map[string]string{capacityVariable: row.capacity, contextVariable: row.context}
+			err := checkSimulated(row.devices, func(name string) string { return vars[name] })
+			if (err == nil) != row.ok || err != nil && !strings.Contains(err.Error(), "GPUREC_SIM_") {
+				t.Errorf("refused with %v", err)
+			}
+			// The library itself, in a program under no recorder.
+			c := exec.Command(path)
+			c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+sim, "GPUREC_SIM_STATE="+filepath.Join(t.TempDir(), "state"),
+				"GPUREC_SIM_DEVICES="+strconv.Itoa(row.devices), capacityVariable+"="+row.capacity, contextVariable+"="+row.context)
+			starts := does(t, c) == 0
+			if starts != row.ok {
+				t.Errorf("the simulated GPU starts: %v, and is refused with %v", starts, err)
+			}
+		})
+	}
+	for _, n := range []int{-1, 17, 64} {
+		if err := checkSimulated(n, func(string) string { return "" }); err == nil {
+			t.Errorf("%d devices are allowed", n)
+		}
+	}
+	if err := checkSimulated(0, func(string) string { return "nonsense" }); err != nil {
+		t.Errorf("no simulation, refused with %v", err)
+	}
+}
