@@ -327,5 +327,5 @@ func TestAnotherTable(t *testing.T) {
 	os.Remove(events)
 	os.Mkdir(events, 0o700)
 	_, _, err = readEvents(p)
-	match(t, "a directory as events", err, "not a file")
+	match(t, "a directory as events", err, "it is no regular file")
 }

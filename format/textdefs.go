@@ -29,7 +29,7 @@ func (p *textParser) readMeta(a *args) error {
 				_, err = t.MarshalJSON() // trace.json holds it, or does not
 			}
 			if err != nil {
-				a.fail(err)
+				a.fail(fmt.Errorf("start: %.40q is no RFC 3339 instant that JSON can hold", a.text()))
 			}
 			m.Start = t
 		case "start_monotonic":
@@ -47,7 +47,7 @@ func (p *textParser) readMeta(a *args) error {
 		case "simulated":
 			b, err := strconv.ParseBool(a.text())
 			if err != nil {
-				a.fail(err)
+				a.fail(fmt.Errorf("simulated: %.40q is neither true nor false", a.text()))
 			}
 			m.Simulated = b
 		case "ending":

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -98,11 +99,13 @@ func (a *args) textWord(what string) string { return a.word(what) }
 
 func (a *args) intWord(what string, bits int) int64 {
 	a.word(what)
+	a.field.key = what
 	return a.int(bits)
 }
 
 func (a *args) uintWord(what string, bits int) uint64 {
 	a.word(what)
+	a.field.key = what
 	return a.uint(bits)
 }
 
@@ -111,15 +114,23 @@ func (a *args) text() string { return a.value }
 func (a *args) int(bits int) int64 {
 	n, err := strconv.ParseInt(a.value, 0, bits)
 	if err != nil {
-		a.fail(fmt.Errorf("%s: %w", a.key, err))
+		a.noNumber(err, bits)
 	}
 	return n
+}
+
+func (a *args) noNumber(err error, bits int) {
+	if errors.Is(err, strconv.ErrRange) {
+		a.fail(fmt.Errorf("%s: %.40q does not fit in %d bits", a.key, a.value, bits))
+		return
+	}
+	a.fail(fmt.Errorf("%s: %.40q is no number", a.key, a.value))
 }
 
 func (a *args) uint(bits int) uint64 {
 	n, err := strconv.ParseUint(a.value, 0, bits)
 	if err != nil {
-		a.fail(fmt.Errorf("%s: %w", a.key, err))
+		a.noNumber(err, bits)
 	}
 	return n
 }

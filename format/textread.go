@@ -62,6 +62,7 @@ type textParser struct {
 	defs   []func(*Defs)
 	known  *Defs // all so far, before and after the start
 	w      *Writer
+	made   error // why the trace could not be created
 	part   int
 	names  map[string]NameID
 	fields []field
@@ -83,7 +84,7 @@ func (p *textParser) run() error {
 		if err != nil {
 			var v *VersionError
 			var s *SyntaxError
-			if errors.As(err, &v) || errors.As(err, &s) || p.w != nil && p.w.err != nil {
+			if errors.As(err, &v) || errors.As(err, &s) || p.made != nil || p.w != nil && p.w.err != nil {
 				return err
 			}
 			return &SyntaxError{p.number, err}
@@ -171,6 +172,7 @@ func (p *textParser) start(index int) error {
 	if p.w == nil {
 		w, err := create(p.dir, p.meta, WriterOptions{}, index)
 		if err != nil {
+			p.made = err
 			return err
 		}
 		p.w, p.part = w, index

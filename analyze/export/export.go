@@ -68,17 +68,17 @@ func Create(out, format string) (*Exporter, error) {
 		known = known || f.Name == format
 	}
 	if !known {
-		return nil, fmt.Errorf("export to %q: no such format", format)
+		return nil, fmt.Errorf("%q: no such format", format)
 	}
 	if _, err := os.Lstat(out); err == nil {
-		return nil, fmt.Errorf("export to %s: it exists already; name another output or remove it", out)
+		return nil, fmt.Errorf("%s: it exists already; name another output or remove it", out)
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("export: %w", err)
+		return nil, fmt.Errorf("create %s: %w", out, cause(err))
 	}
 	x := &Exporter{out: out, format: format, single: strings.HasSuffix(out, "."+format)}
 	var err error
 	if x.dir, err = os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+"-"); err != nil {
-		return nil, fmt.Errorf("export: %w", err)
+		return nil, fmt.Errorf("create %s: %w", out, cause(err))
 	}
 	x.events, err = open(x, "events", eventColumns)
 	if err == nil && !x.single {
@@ -88,7 +88,7 @@ func Create(out, format string) (*Exporter, error) {
 	}
 	if err != nil {
 		x.Abort()
-		return nil, fmt.Errorf("export: %w", err)
+		return nil, fmt.Errorf("create %s: %w", out, cause(err))
 	}
 	return x, nil
 }
@@ -187,9 +187,23 @@ func (x *Exporter) Close() error {
 	}
 	x.Abort()
 	if err != nil {
-		return fmt.Errorf("export: %w", err)
+		return fmt.Errorf("write %s: %w", x.out, cause(err))
 	}
 	return nil
+}
+
+// cause is what an error says beside a path: until an export is whole it has a
+// name that means nothing to anybody.
+func cause(err error) error {
+	var p *fs.PathError
+	var l *os.LinkError
+	switch {
+	case errors.As(err, &p):
+		return p.Err
+	case errors.As(err, &l):
+		return l.Err
+	}
+	return err
 }
 
 // Abort drops what is not whole. After Close it does nothing.

@@ -29,14 +29,7 @@ func (t *Trace) write(w io.Writer) {
 	row := func(name, f string, a ...any) { fmt.Fprintf(w, "%-12s "+f+"\n", append([]any{name}, a...)...) }
 	row("trace", "%s", analyze.Line(t.Path))
 	row("command", "%s", analyze.Short(strings.Join(m.Command, " ")))
-	where := m.Host
-	if m.Simulated {
-		where += ", simulated GPU"
-	}
-	if m.Driver != "" {
-		where += ", driver " + m.Driver
-	}
-	row("recorded", "%s on %s, %s", m.Start.UTC().Format(time.RFC3339), analyze.Short(where), how(m))
+	row("recorded", "%s, %s", whenWhere(m), how(m))
 	if t.First != nil {
 		row("events", "%d in %d part%s, from %s to %s", t.Events, t.Parts, analyze.Plural(int64(t.Parts)), analyze.Seconds(*t.First), analyze.Seconds(*t.Last))
 	} else {
@@ -142,6 +135,24 @@ func (p *Process) write(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  thread %d%s: %d event%s\n", t.TID, name, t.Events, analyze.Plural(t.Events))
 	}
+}
+
+// whenWhere leaves out what a trace does not say.
+func whenWhere(m *format.Meta) string {
+	s := "at an unknown time"
+	if !m.Start.IsZero() {
+		s = m.Start.UTC().Format(time.RFC3339)
+	}
+	if m.Host != "" {
+		s += " on " + analyze.Short(m.Host)
+	}
+	if m.Simulated {
+		s += ", simulated GPU"
+	}
+	if m.Driver != "" {
+		s += ", driver " + analyze.Short(m.Driver)
+	}
+	return s
 }
 
 func how(m *format.Meta) string {

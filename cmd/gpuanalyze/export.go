@@ -86,7 +86,7 @@ func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 			return fmt.Errorf("write what was exported: %w", err)
 		}
 	} else if !a.quiet {
-		fmt.Fprintf(stderr, "%s: %d events", *out, events)
+		fmt.Fprintf(stderr, "%s: %d events", analyze.Line(*out), events)
 		if !x.Single() {
 			fmt.Fprintf(stderr, ", %d samples, %d scopes", samples, scopes)
 		}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -48,10 +50,13 @@ func (f *flagSet) parse(args []string) error {
 		if errors.Is(err, pflag.ErrHelp) {
 			return err
 		}
-		return usageError{err}
+		return usagef("%s", goWords.ReplaceAllString(err.Error(), ""))
 	}
 	return nil
 }
+
+// goWords are what Go says of a number that is none, in front of the reason.
+var goWords = regexp.MustCompile(`strconv\.\w+: parsing ".*": `)
 
 // An analysis is what every command that reads traces takes.
 type analysis struct {
@@ -99,6 +104,9 @@ func (a *analysis) query(args []string) (*analyze.Query, []string, error) {
 	}
 	q := &analyze.Query{Processes: a.processes, Ranks: a.ranks, Devices: a.devices}
 	for _, t := range a.threads {
+		if t > math.MaxUint32 {
+			return nil, nil, usagef("--thread %d: a thread's number has 32 bits", t)
+		}
 		q.Threads = append(q.Threads, uint32(t))
 	}
 	for _, s := range a.layers {

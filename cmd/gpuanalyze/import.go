@@ -47,6 +47,9 @@ func runImport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 		if i.name != f.Arg(0) {
 			continue
 		}
+		if _, err := os.Lstat(*out); err == nil {
+			return fmt.Errorf("%s: it exists already; name another output or remove it", *out)
+		}
 		path, in := f.Arg(1), os.Stdin
 		if path == "-" {
 			path = "standard input"
@@ -58,7 +61,12 @@ func runImport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 			defer in.Close()
 		}
 		if err := i.read(&interruptible{ctx: ctx, r: in}, *out); err != nil {
-			return fmt.Errorf("import %s: %w", path, err)
+			var syntax *format.SyntaxError
+			var version *format.VersionError
+			if errors.As(err, &syntax) || errors.As(err, &version) {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			return err
 		}
 		return nil
 	}

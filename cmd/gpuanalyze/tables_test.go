@@ -109,7 +109,16 @@ func TestTables(t *testing.T) {
 		{"export to an unknown format", "export small.gpurec -o x.xls", 2, "", `--to "xls"`},
 		{"export of a window", "export small.gpurec --until 250ns -o w.arrow", 0, "", "w.arrow: 2 events\n"},
 		{"export of no trace", "export small.txt -o n.arrow", 1, "", "not a gpurec trace"},
-		{"import over something", "import text small.txt -o small.gpurec", 1, "", "small.gpurec"},
+		{"import over something", "import text small.txt -o small.gpurec", 1, "", "gpuanalyze import: small.gpurec: it exists already; name another output or remove it\n"},
+		{"import to nowhere", "import text small.txt -o none/t", 1, "", "gpuanalyze import: create a trace: mkdir none/t: no such file or directory\n"},
+		{"import what is no number", "import text number.txt -o n.gpurec", 1, "", "gpuanalyze import: number.txt: line 2: process: \"x\" is no number\n"},
+		{"import what is no id", "import text id.txt -o n.gpurec", 1, "", "gpuanalyze import: id.txt: line 2: id: \"4294967296\" does not fit in 32 bits\n"},
+		{"export to nowhere", "export small.gpurec -o none/x.arrow", 1, "", "gpuanalyze export: create none/x.arrow: no such file or directory\n"},
+		{"a flag that is no number", "summary --process x small.gpurec", 2, "", "gpuanalyze summary: invalid argument \"x\" for \"--process\" flag: invalid syntax\n"},
+		{"a thread beyond all", "summary --thread 4294967303 small.gpurec", 2, "", "--thread 4294967303: a thread's number has 32 bits"},
+		{"a path that would steer a terminal", "summary a\x1b[2Jb", 1, "", "gpuanalyze summary: a\ufffd[2Jb: not a gpurec trace: no such file or directory\n"},
+		{"a flag that would steer a terminal", "summary --a\x1b[2Jb", 2, "", "unknown flag: --a\ufffd[2Jb\n"},
+		{"summary of an unknown start", "summary nothing.gpurec", 0, "recorded     at an unknown time, closed in good order\n", ""},
 		{"import nothing", "import text none.txt -o n.gpurec", 1, "", "none.txt"},
 		{"import the unknown", "import xls small.txt -o n.gpurec", 2, "", `cannot import "xls"`},
 		{"import without output", "import text small.txt", 2, "", "-o TRACE is missing"},
@@ -128,6 +137,14 @@ func TestTables(t *testing.T) {
 			}
 			if err := os.Mkdir("x", 0o700); err != nil {
 				t.Fatal(err)
+			}
+			for name, text := range map[string]string{"number.txt": "gpurec 0\n5 Mark process=x\n", "id.txt": "gpurec 0\nframe 4294967296 python f 1 g\n", "nothing.txt": "gpurec 0\n"} {
+				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := gpuanalyze("import", "text", "nothing.txt", "-o", "nothing.gpurec"); got != (try{}) {
+				t.Fatalf("%+v", got)
 			}
 			got := gpuanalyze(strings.Fields(row.args)...)
 			if got.code != row.code || !strings.Contains(got.stdout, row.stdout) || !strings.Contains(got.stderr, row.stderr) {
