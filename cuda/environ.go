@@ -1,7 +1,9 @@
 package cuda
 
 import (
+	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +26,27 @@ type Environment struct {
 	SimulatorState string // file in which its processes keep common books
 }
 
+// EnvOuter remembers, for a gpurec below a gpurec, which of the names that both
+// the user and the hook know hold a value of the outer recording, and what the
+// user had there: a query string, NAME=set&NAME=before.
+const EnvOuter = "GPUREC_OUTER"
+
+// shared are the names by which the hook takes its settings and gpurec run its
+// flags.
+var shared = []string{format.EnvStacks, format.EnvMaxFrames, format.EnvLaneSize, format.EnvOnFull, format.EnvVerbose}
+
+// UserSetting is what the user set a variable to: its value, but what it was
+// before where the value is an outer recording's word to its hook.
+func UserSetting(lookup func(string) (string, bool), name string) (string, bool) {
+	value, ok := lookup(name)
+	text, _ := lookup(EnvOuter)
+	outer, err := url.ParseQuery(text)
+	if h := outer[name]; err == nil && len(h) > 0 && ok && value == h[0] {
+		return strings.Join(h[1:], ""), len(h) > 1
+	}
+	return value, ok
+}
+
 // Environ returns base with what the traced program needs. It sets GPUREC_
 // names, LD_PRELOAD, NVTX_INJECTION64_PATH and PYTHONPATH, for the simulated
 // GPU also LD_LIBRARY_PATH, and keeps what they held: other preloaded libraries
@@ -38,8 +61,9 @@ func (e Environment) Environ(base []string) []string {
 		case name == "LD_PRELOAD", name == "NVTX_INJECTION64_PATH", name == "PYTHONPATH", name == format.EnvNVTXChain,
 			name == "LD_LIBRARY_PATH" && e.Simulator != "":
 			old[name] = value
-		case name == format.EnvSocket, name == format.EnvStacks, name == format.EnvMaxFrames, name == format.EnvLaneSize,
-			name == format.EnvOnFull, name == format.EnvHook, name == format.EnvVerbose:
+		case name == format.EnvSocket, name == format.EnvHook:
+		case name == EnvOuter, slices.Contains(shared, name):
+			old[name] = value
 		case name == "GPUREC_SIM_STATE" && e.SimulatorState != "":
 		default:
 			out = append(out, kv)
@@ -65,6 +89,19 @@ func (e Environment) Environ(base []string) []string {
 	if e.Verbose {
 		set(format.EnvVerbose, "1")
 	}
+	outer := url.Values{}
+	lookup := func(name string) (string, bool) { v, ok := old[name]; return v, ok }
+	for _, name := range shared {
+		i := slices.IndexFunc(out, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		if i < 0 {
+			continue
+		}
+		outer[name] = []string{out[i][len(name)+1:]}
+		if before, ok := UserSetting(lookup, name); ok {
+			outer[name] = append(outer[name], before)
+		}
+	}
+	set(EnvOuter, outer.Encode())
 
 	preload := []string{e.Hook}
 	for _, p := range strings.FieldsFunc(old["LD_PRELOAD"], func(r rune) bool { return r == ':' || r == ' ' }) {

@@ -96,7 +96,8 @@ func TestEnviron(t *testing.T) {
 			base: []string{"HOME=/h"},
 			e:    Environment{Hook: "/c/libgpurec.so", Socket: "/r/s", Python: "/c/python", Stacks: "auto", OnFull: "drop", MaxFrames: 64, LaneSize: 1 << 20},
 			want: []string{"HOME=/h", "GPUREC_SOCKET=/r/s", "GPUREC_HOOK=/c/libgpurec.so", "GPUREC_STACKS=auto", "GPUREC_ON_FULL=drop", "GPUREC_MAX_FRAMES=64",
-				"GPUREC_LANE_SIZE=1048576", "LD_PRELOAD=/c/libgpurec.so", "NVTX_INJECTION64_PATH=/c/libgpurec.so", "PYTHONPATH=/c/python"},
+				"GPUREC_LANE_SIZE=1048576", "GPUREC_OUTER=GPUREC_LANE_SIZE=1048576&GPUREC_MAX_FRAMES=64&GPUREC_ON_FULL=drop&GPUREC_STACKS=auto",
+				"LD_PRELOAD=/c/libgpurec.so", "NVTX_INJECTION64_PATH=/c/libgpurec.so", "PYTHONPATH=/c/python"},
 		},
 		{
 			name: "what was there comes after",
@@ -117,13 +118,55 @@ func TestEnviron(t *testing.T) {
 			name: "simulated, no Python",
 			base: []string{"LD_LIBRARY_PATH=/l", "PYTHONPATH=/p", "GPUREC_SIM_STATE=/old"},
 			e:    Environment{Hook: "/c/libgpurec.so", Socket: "/r/s", Simulator: "/c/sim", SimulatorState: "/r/state", Verbose: true},
-			want: []string{"GPUREC_SOCKET=/r/s", "GPUREC_HOOK=/c/libgpurec.so", "GPUREC_VERBOSE=1", "LD_PRELOAD=/c/libgpurec.so",
+			want: []string{"GPUREC_SOCKET=/r/s", "GPUREC_HOOK=/c/libgpurec.so", "GPUREC_VERBOSE=1", "GPUREC_OUTER=GPUREC_VERBOSE=1", "LD_PRELOAD=/c/libgpurec.so",
 				"NVTX_INJECTION64_PATH=/c/libgpurec.so", "PYTHONPATH=/p", "LD_LIBRARY_PATH=/c/sim:/l", "GPUREC_SIM_STATE=/r/state"},
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if got := row.e.Environ(row.base); !slices.Equal(got, row.want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(row.want, "\n"))
+			}
+		})
+	}
+}
+
+// TestUserSetting starts recordings in one another: each has its own settings and
+// sees of the user's what the user said, not what the ones outside told their hooks.
+func TestUserSetting(t *testing.T) {
+	outer := Environment{Hook: "/c/libgpurec.so", Socket: "/r/s", Stacks: "none", OnFull: "wait", MaxFrames: 7}
+	for _, row := range []struct {
+		name       string
+		base, then []string // what the user set outside, and between the two
+		want       map[string]string
+	}{
+		{"nothing", nil, nil, map[string]string{}},
+		{"outside", []string{"GPUREC_STACKS=python", "GPUREC_LANE_SIZE=2 MiB"}, nil, map[string]string{"GPUREC_STACKS": "python"}},
+		{"outside, as the recording has it", []string{"GPUREC_ON_FULL=wait"}, nil, map[string]string{"GPUREC_ON_FULL": "wait"}},
+		{"between", nil, []string{"GPUREC_MAX_FRAMES=9"}, map[string]string{"GPUREC_MAX_FRAMES": "9"}},
+		{"both", []string{"GPUREC_MAX_FRAMES=8"}, []string{"GPUREC_MAX_FRAMES=9"}, map[string]string{"GPUREC_MAX_FRAMES": "9"}},
+		{"a value with all that a query string needs", []string{"GPUREC_STACKS=a&b=c;% ", "GPUREC_OUTER=%zz"}, nil, map[string]string{"GPUREC_STACKS": "a&b=c;% "}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			env := row.base
+			for depth := 1; depth < 4; depth++ {
+				env = append(outer.Environ(env), row.then...)
+				lookup := func(name string) (value string, ok bool) {
+					for _, kv := range env {
+						if n, v, _ := strings.Cut(kv, "="); n == name {
+							value, ok = v, true // the last one, as after putenv
+						}
+					}
+					return value, ok
+				}
+				for _, name := range shared {
+					want, is := row.want[name]
+					if name == "GPUREC_LANE_SIZE" {
+						continue // this recording tells its hook none
+					}
+					if got, ok := UserSetting(lookup, name); got != want || ok != is {
+						t.Errorf("depth %d: %s is %q (%v), want %q", depth, name, got, ok, want)
+					}
+				}
 			}
 		})
 	}

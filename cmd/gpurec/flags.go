@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/gpurec/gpurec/cuda"
 )
 
 // environment gives every flag that was not typed the value of its variable:
@@ -22,7 +24,7 @@ func environment(flags *pflag.FlagSet) error {
 			return
 		}
 		name := "GPUREC_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if v, ok := os.LookupEnv(name); ok && v != "" {
+		if v, ok := cuda.UserSetting(os.LookupEnv, name); ok && v != "" {
 			if err := flags.Set(f.Name, v); err != nil {
 				first = fmt.Errorf("%s=%q: %w", name, v, err)
 			}

@@ -350,6 +350,36 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
+// TestNested records a recording: what the outer one was told is not the inner
+// one's, what the environment says is.
+func TestNested(t *testing.T) {
+	for _, row := range []struct {
+		name, variable, between, want string
+	}{
+		{"defaults", "", "", "auto drop 128"},
+		{"the environment's", "GPUREC_STACKS=python", "", "python drop 128"},
+		{"between them", "", "GPUREC_MAX_FRAMES=11 ", "auto drop 11"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			exe, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			inner := row.between + asGpurec + `=1 "$0" run -o inner.gpurec -- sh -c 'echo $GPUREC_STACKS $GPUREC_ON_FULL $GPUREC_MAX_FRAMES'`
+			c := gpurec(t, dir, "run", "--stacks=none", "--on-full=wait", "--max-frames=5", "-o", "outer.gpurec", "--", "sh", "-c", inner, exe)
+			if row.variable != "" {
+				c.Env = append(c.Env, row.variable)
+			}
+			var out bytes.Buffer
+			c.Stdout, c.Stderr = &out, os.Stderr
+			if status := does(t, c); status != 0 || strings.TrimSpace(out.String()) != row.want {
+				t.Errorf("status %d, the inner settings are %q, want %q", status, out.String(), row.want)
+			}
+		})
+	}
+}
+
 // TestOutput is where the trace goes, and that nothing is overwritten.
 func TestOutput(t *testing.T) {
 	dir := t.TempDir()
