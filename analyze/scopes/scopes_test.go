@@ -445,3 +445,37 @@ func TestJSON(t *testing.T) {
 		}
 	}
 }
+
+// Rows of several processes and traces are told apart; where there is one, no
+// column says the same in each row.
+func TestWhoseRow(t *testing.T) {
+	const row = "%d ScopeBegin process=%d thread=7 api=nvtx scope=%d name=\"a\"\n"
+	one := formattest.Text(t, "process 1 pid=11\npart\n"+fmt.Sprintf(row, 1000, 1, 1)).Path()
+	two := formattest.Text(t, "process 1 pid=11\nprocess 2 pid=22\npart\n"+fmt.Sprintf(row, 1000, 1, 1)+fmt.Sprintf(row, 1001, 2, 2)).Path()
+	for _, c := range []struct {
+		name   string
+		traces []string
+		heads  string
+		rows   []string
+	}{
+		{"one process", []string{one}, "context n thread", []string{"a 1 7"}},
+		{"two processes", []string{two}, "context n pid thread", []string{"a 1 11 7", "a 2 22 7"}},
+		{"two traces", []string{one, two}, "context n trace pid thread", []string{"a 1 " + one + " 11 7", "a 1 " + two + " 11 7", "a 2 " + two + " 22 7"}},
+	} {
+		a := New(Used, len(c.traces))
+		comp, err := analyze.Run(context.Background(), c.traces, &analyze.Query{}, a, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := a.Report(comp).WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+		for i, want := range append([]string{c.heads}, c.rows...) {
+			if i >= len(lines) || !strings.HasPrefix(strings.Join(strings.Fields(lines[i]), " "), want+" ") {
+				t.Fatalf("%s: line %d is not %q:\n%s", c.name, i, want, b.String())
+			}
+		}
+	}
+}

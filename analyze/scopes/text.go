@@ -14,24 +14,30 @@ import (
 // WriteText writes a row for each scope and each of its reports. Bytes are
 // exact.
 func (r *Report) WriteText(w io.Writer) error {
-	rows := [][]string{{"context", "n", "pid", "thread", "from", "to", "used", "peaked", "begin", "end", "max"}}
+	rows := [][]string{{"context", "n", "trace", "pid", "thread", "from", "to", "used", "peaked", "begin", "end", "max"}}
 	for _, s := range r.Scopes {
 		to := analyze.Seconds(s.End)
 		if s.Open {
 			to += " open"
 		}
 		name := indent(s.Depth) + label(s)
-		rows = append(rows, append([]string{name, strconv.Itoa(s.N), strconv.Itoa(int(s.PID)), strconv.FormatUint(uint64(s.Thread), 10),
+		rows = append(rows, append([]string{name, strconv.Itoa(s.N), analyze.Line(s.Trace), strconv.Itoa(int(s.PID)), strconv.FormatUint(uint64(s.Thread), 10),
 			analyze.Seconds(s.Begin), to}, s.Measure.cells()...))
 		for _, p := range s.Reports {
 			sub := "report"
 			if p.Subcontext != nil {
 				sub += ": " + analyze.Short(*p.Subcontext)
 			}
-			rows = append(rows, append([]string{indent(s.Depth+1) + sub, "", "", "", "", analyze.Seconds(p.Time)}, p.Measure.cells()...))
+			rows = append(rows, append([]string{indent(s.Depth+1) + sub, "", "", "", "", "", analyze.Seconds(p.Time)}, p.Measure.cells()...))
 		}
 	}
-	return table(w, rows, len(r.procs) > 1)
+	traces := map[int]bool{}
+	for p := range r.procs {
+		traces[p.trace] = true
+	}
+	return table(w, rows, func(column int) bool {
+		return column == traceColumn && len(traces) < 2 || column == pidColumn && len(r.procs) < 2
+	})
 }
 
 // indent shows how deep a scope is nested. Deeper than anybody follows with the
@@ -114,14 +120,17 @@ func (r *Report) WriteByName(w io.Writer) error {
 		}
 		rows = append(rows, row)
 	}
-	return table(w, rows, true)
+	return table(w, rows, func(int) bool { return false })
 }
 
-const pidColumn = 2
+// Columns that are shown where they tell something apart.
+const (
+	traceColumn = 2
+	pidColumn   = 3
+)
 
 // table aligns: the first column to the left, numbers to the right.
-func table(w io.Writer, rows [][]string, pids bool) error {
-	hide := func(i int) bool { return !pids && i == pidColumn }
+func table(w io.Writer, rows [][]string, hide func(column int) bool) error {
 	width := make([]int, len(rows[0]))
 	for _, r := range rows {
 		for i, c := range r {

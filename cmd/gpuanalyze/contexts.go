@@ -54,6 +54,9 @@ func runContexts(ctx context.Context, stdout, stderr io.Writer, args []string) e
 	if *units != "bytes" && *units != "fastai" {
 		return usagef("--units %s: it is bytes or fastai", *units)
 	}
+	if *units == "fastai" && *by == "name" {
+		return usagef("--units fastai and --by name exclude each other: fastai's lines are each a scope's")
+	}
 	free := *units == "fastai" && !a.Changed("curve")
 	if free {
 		curve = scopes.NVML

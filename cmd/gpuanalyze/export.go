@@ -61,6 +61,11 @@ func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 	if !known {
 		return usagef("--to %q: it is %s", *to, strings.Join(exportFormats(), " or "))
 	}
+	for _, name := range exportFormats() {
+		if name != *to && strings.HasSuffix(*out, "."+name) {
+			return usagef("--to %s and -o %s disagree", *to, *out)
+		}
+	}
 	x, err := export.Create(*out, *to)
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ be compressed with zstd. FILE - is standard input.`,
 func runImport(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	f := newFlagSet(importCommand(), stdout)
 	out := f.StringP("output", "o", "", "the `TRACE` to make; it must not exist")
+	f.BoolP("quiet", "q", false, "on stderr only errors, which is all that import says")
 	if err := f.parse(args); err != nil {
 		return err
 	}

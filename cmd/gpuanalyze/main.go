@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -108,6 +109,9 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 		return exitUsage
 	}
 	switch args[0] {
+	case "--version":
+		fmt.Fprintln(stdout, version())
+		return 0
 	case "help", "-h", "--help":
 		if len(args) > 1 {
 			return run(ctx, stdout, stderr, []string{args[1], "--help"})
@@ -122,6 +126,14 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 	}
 	fmt.Fprintf(stderr, "gpuanalyze: there is no command %q; gpuanalyze help lists them\n", args[0])
 	return exitUsage
+}
+
+func version() string {
+	v := "gpuanalyze"
+	if b, ok := debug.ReadBuildInfo(); ok {
+		v += " " + b.Main.Version
+	}
+	return v
 }
 
 // code is the exit status of a command's error, which it prints.
@@ -156,5 +168,5 @@ func writeHelp(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.short)
 	}
-	fmt.Fprint(w, "\nexit status: 0 answered, 1 failed, 2 wrong usage, 3 answered but events are missing, 130 interrupted\ngpuanalyze COMMAND --help says more\n")
+	fmt.Fprint(w, "\nexit status: 0 answered, 1 failed, 2 wrong usage, 3 answered but events are missing, 130 interrupted\ngpuanalyze COMMAND --help says more, gpuanalyze --version which one this is\n")
 }

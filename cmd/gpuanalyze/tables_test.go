@@ -106,6 +106,8 @@ func TestTables(t *testing.T) {
 		{"export as JSON", "export --json small.gpurec -o e2.arrow", 0, `"events": 5`, ""},
 		{"export over something", "export small.gpurec --to arrow -o small.txt", 1, "", "small.txt: it exists already"},
 		{"export to nothing", "export small.gpurec --to arrow", 2, "", "-o OUT is missing"},
+		{"export to two formats", "export small.gpurec --to arrow -o x.parquet", 2, "", "--to arrow and -o x.parquet disagree"},
+		{"import, quiet", "import -q text small.txt -o again.gpurec", 0, "", ""},
 		{"export to an unknown format", "export small.gpurec -o x.xls", 2, "", `--to "xls"`},
 		{"export of a window", "export small.gpurec --until 250ns -o w.arrow", 0, "", "w.arrow: 2 events\n"},
 		{"export of no trace", "export small.txt -o n.arrow", 1, "", "not a gpurec trace"},

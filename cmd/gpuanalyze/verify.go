@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/verify"
 	"github.com/gpurec/gpurec/format"
 )
@@ -30,6 +32,7 @@ Exit status: 0 sound, 3 sound but partial, 1 faulty.`,
 func runVerify(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	f := newFlagSet(verifyCommand(), stdout)
 	asJSON := f.Bool("json", false, "print JSON")
+	quiet := f.BoolP("quiet", "q", false, "no report: only faults, and what is missing, on stderr")
 	if err := f.parse(args); err != nil {
 		return err
 	}
@@ -59,14 +62,21 @@ func runVerify(ctx context.Context, stdout, stderr io.Writer, args []string) err
 		faults += len(r.Faults)
 		partial = partial || len(r.Partial) > 0
 	}
-	if *asJSON {
+	switch {
+	case *asJSON:
 		err := writeJSON(stdout, struct {
 			Traces []*verify.Report `json:"traces"`
 		}{reports})
 		if err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
-	} else {
+	case *quiet:
+		for _, r := range reports {
+			for _, s := range slices.Concat(r.Faults, r.Partial) {
+				fmt.Fprintln(stderr, analyze.Line(r.Path+": "+s))
+			}
+		}
+	default:
 		for i, r := range reports {
 			if i > 0 {
 				fmt.Fprintln(stdout)
