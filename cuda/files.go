@@ -8,13 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 //go:embed python/*.py python/gpurec/*.py
 var pythonFiles embed.FS
 
-// Hook returns the path of the preload library. cache is the directory to keep
+// Hook returns the path of the preload library, one that every user can reach if
+// there is a place for it. cache is the directory to keep
 // it in, "" for the user's. say, which may be nil, hears that something is being
 // compiled, which takes seconds and happens once.
 func Hook(cache string, say func(string)) (string, error) {
@@ -22,7 +22,7 @@ func Hook(cache string, say func(string)) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the hook: %w", err)
 	}
-	return filepath.Join(dir, HookName), nil
+	return reachable(filepath.Join(dir, HookName), filepath.Base(dir), commonPlaces()), nil
 }
 
 // Simulator returns the directory of the simulated libcuda.so.1 and
@@ -97,8 +97,10 @@ func libraryDir(cache string, say func(string)) (string, error) {
 		return "", err
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, keyFile)); err == nil && string(b) == k {
+		used(dir)
 		return dir, nil
 	}
+	sweep(filepath.Dir(dir), k) // a new one comes, old ones may go
 	if b, err := built.ReadFile("hook/build/" + keyFile); err == nil && string(b) == k {
 		for _, l := range libraries {
 			b, err := built.ReadFile("hook/build/" + l.name)
@@ -135,11 +137,7 @@ func cacheDir(cache, key string) (string, error) {
 			return "", err
 		}
 		// Others can write there too: what they made is not loaded into programs.
-		info, err := os.Lstat(cache)
-		if err != nil {
-			return "", err
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
+		if !ours(cache) {
 			return "", fmt.Errorf("%s belongs to somebody else: set XDG_CACHE_HOME to a directory of your own", cache)
 		}
 	}
