@@ -24,6 +24,7 @@ const maxSocketPath = 107
 // own that only this user can enter.
 type listener struct {
 	fd   int
+	lock int // of dir, for as long as this process lives
 	dir  string
 	path string
 }
@@ -42,6 +43,7 @@ func listen(base string) (*listener, error) {
 		}
 		l, err := listenIn(b)
 		if err == nil {
+			sweepSockets(b)
 			return l, nil
 		}
 		if first == nil {
@@ -56,10 +58,15 @@ func listenIn(base string) (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the recorder's socket: %w", err)
 	}
-	l := &listener{fd: -1, dir: dir, path: dir + "/s"}
+	l := &listener{fd: -1, lock: -1, dir: dir, path: dir + "/s"}
 	if len(l.path) > maxSocketPath {
 		l.close()
 		return nil, fmt.Errorf("the recorder's socket would be at %s: longer than the %d bytes that a socket's path may have", l.path, maxSocketPath)
+	}
+	// Before there is a socket, so that one without a lock is a dead recorder's.
+	// Where locks are not to be had, nothing is swept either.
+	if l.lock, err = syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0); err == nil {
+		syscall.Flock(l.lock, syscall.LOCK_EX|syscall.LOCK_NB)
 	}
 	l.fd, err = syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 	if err == nil {
@@ -81,6 +88,10 @@ func (l *listener) close() {
 		l.fd = -1
 	}
 	os.RemoveAll(l.dir)
+	if l.lock >= 0 {
+		syscall.Close(l.lock)
+		l.lock = -1
+	}
 }
 
 // errNotYet says that a connection has not sent its hello.

@@ -15,6 +15,7 @@
 //	nest.go       which scope is a thread's innermost
 //	write.go      pages to format.Writer
 //	launch.go     a command, its signals and its status
+//	sweep.go      what killed recorders left
 //	witness.go    was a signal meant for all?    outlive.go  who is left at its end
 //	open.go       a Go program that records itself       gostack.go its stacks
 //	hook.go       its pool's six callbacks               scope.go, report.go  measured blocks

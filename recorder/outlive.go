@@ -24,14 +24,14 @@ func (s *Session) WaitQuiet(ctx context.Context) Left {
 	defer tick.Stop()
 	// Those found are watched; all processes are looked at again only when they
 	// have gone, for what they have started meanwhile.
-	for others := carriers(s.socket); len(others) > 0; {
+	for others := carriers(format.EnvSocket, s.socket); len(others) > 0; {
 		select {
 		case <-ctx.Done():
 			return s.left()
 		case <-tick.C:
 		}
 		if others = keep(others, running); len(others) == 0 {
-			others = carriers(s.socket)
+			others = carriers(format.EnvSocket, s.socket)
 		}
 	}
 	from := s.turns.Load()
@@ -51,20 +51,20 @@ func (s *Session) WaitQuiet(ctx context.Context) Left {
 
 func (s *Session) left() Left {
 	traced := int(s.alive.Load())
-	return Left{Traced: traced, Silent: max(0, len(carriers(s.socket))-traced)}
+	return Left{Traced: traced, Silent: max(0, len(carriers(format.EnvSocket, s.socket))-traced)}
 }
 
-// carriers are the running processes that were started with this socket in their
-// environment, without this one. Not seen are those whose environment this user
+// carriers are the running processes that were started with this value of a
+// variable, without this one. Not seen are those whose environment this user
 // may not read, and those that have overwritten it.
-func carriers(socket string) (found []processKey) {
+func carriers(variable, value string) (found []processKey) {
 	proc, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer proc.Close()
 	names, _ := proc.Readdirnames(-1)
-	want := []byte("\x00" + format.EnvSocket + "=" + socket + "\x00")
+	want := []byte("\x00" + variable + "=" + value + "\x00")
 	b := make([]byte, 64<<10)
 	for _, name := range names {
 		pid, err := strconv.ParseInt(name, 10, 32)

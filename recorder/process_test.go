@@ -29,6 +29,7 @@ var roles = map[string]func() error{
 	"recorder": itself,   // records itself until it is killed
 	"silent":   connects, // connects and says nothing
 	"late":     late,     // sleeps, then one event
+	"sleep":    sleeps,
 	"silently": silently, // one event, then nothing until it is killed
 }
 
@@ -128,6 +129,12 @@ func late() error {
 	fmt.Println("in")
 	time.Sleep(100 * time.Millisecond)
 	return exit()
+}
+
+func sleeps() error {
+	fmt.Println("in")
+	time.Sleep(time.Hour)
+	return nil
 }
 
 func connects() error {

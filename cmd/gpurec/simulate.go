@@ -6,15 +6,20 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/gpurec/gpurec/cuda"
+	"github.com/gpurec/gpurec/recorder"
 )
 
 // A simulation is the project's own GPU in place of the real one.
 type simulation struct {
-	dir   string // of libcuda.so.1 and libnvidia-ml.so.1
-	state string // file in which its processes keep common books
+	dir   string   // of libcuda.so.1 and libnvidia-ml.so.1
+	state string   // file in which its processes keep common books
+	file  *os.File // state, locked while this process lives
 }
+
+const booksName = "gpurec-simulated-"
 
 // simulate prepares a simulated GPU with so many devices. This process's own
 // environment gets the books too: its NVML reads them.
@@ -23,21 +28,23 @@ func simulate(devices int, say func(string)) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp("", "gpurec-simulated-*")
+	recorder.SweepFiles(os.TempDir(), booksName, "GPUREC_SIM_STATE")
+	f, err := os.CreateTemp("", booksName+"*")
 	if err != nil {
 		return nil, fmt.Errorf("the simulated GPU's books: %w", err)
 	}
-	f.Close()
+	syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	os.Setenv("GPUREC_SIM_STATE", f.Name())
 	if devices > 0 {
 		os.Setenv("GPUREC_SIM_DEVICES", strconv.Itoa(devices))
 	}
-	return &simulation{dir: dir, state: f.Name()}, nil
+	return &simulation{dir: dir, state: f.Name(), file: f}, nil
 }
 
 func (s *simulation) close() {
 	if s != nil {
 		os.Remove(s.state)
+		s.file.Close()
 	}
 }
 
