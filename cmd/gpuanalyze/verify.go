@@ -92,6 +92,9 @@ func runVerify(ctx context.Context, stdout, stderr io.Writer, args []string) err
 	case faults > 1:
 		return fmt.Errorf("there are %d faults", faults)
 	case partial:
+		if !*quiet {
+			fmt.Fprintln(stderr, "gpuanalyze verify: sound, but events are missing")
+		}
 		return errPartial
 	}
 	return nil
