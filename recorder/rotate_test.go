@@ -26,7 +26,7 @@ func TestRotate(t *testing.T) {
 			p := join(t, s, 1, format.DefaultLane)
 			rnd := rand.New(rand.NewPCG(1, 2))
 			liveAt := map[uint64]bool{}
-			for began, i := time.Now(), 0; i < 30_000 || row.opt.RotateEvery > 0 && time.Since(began) < 300*time.Millisecond; i++ {
+			for began, i := time.Now(), 0; i < 30_000 || s.write.part.Load()>>sizeBits < 3 && time.Since(began) < 20*time.Second; i++ {
 				a := uint64(rnd.IntN(300)) << 9
 				kind, api := format.Alloc, format.APIMemAlloc
 				if liveAt[a] {
