@@ -39,9 +39,11 @@ func (r *Report) WriteText(w io.Writer) error {
 	return b.Flush()
 }
 
+const blank = "                                                                "
+
 func (n *Node) write(b *bufio.Writer, depth int) {
-	for range depth {
-		b.WriteString("  ")
+	for left := 2 * depth; left > 0; left -= len(blank) {
+		b.WriteString(blank[:min(left, len(blank))])
 	}
 	b.WriteString(analyze.Line(n.label))
 	b.WriteString(" (")
