@@ -43,6 +43,7 @@ test: build check test-go test-c test-python test-evidence cross test-interop
 check:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-clean: $$out"; exit 1; }
 	$(GO) vet ./...
+	cd benchmarks && $(GO) vet . && $(GO) test .
 
 # The race detector makes the damage tests slow, so they run in full without it.
 test-go: hook
