@@ -59,20 +59,20 @@ type settings struct {
 func (o *settings) flags(name string) *pflag.FlagSet {
 	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	f.SortFlags = false
-	o.stacks = choice{"auto", []string{"auto", "none", "python", "native", "both"}}
+	o.stacks = choice{"auto", []string{"auto", "none", "python"}}
 	o.onFull = choice{"drop", []string{"drop", "wait"}}
 	o.laneSize = format.DefaultLane
 	f.StringVarP(&o.output, "output", "o", "", "trace to make; %h host, %p process, %t time, %r rank (default COMMAND-HOST-PID-TIME.gpurec)")
-	f.Var(&o.stacks, "stacks", "whose frames to record; native ones are not read yet")
+	f.Var(&o.stacks, "stacks", "whose frames to record; native ones are not recorded yet")
 	f.IntVar(&o.maxFrames, "max-frames", 128, "frames of a stack, the innermost ones")
 	f.DurationVar(&o.interval, "sample-interval", 10*time.Millisecond, "between readings of NVML, 0 for none")
-	f.Var(&o.laneSize, "lane-size", "buffer of each thread, rounded up to a power of two")
+	f.Var(&o.laneSize, "lane-size", "buffer of each thread, 256KiB to 256MiB, rounded up to a power of two")
 	f.Var(&o.onFull, "on-full", "what a full buffer does: drop and count, or let the thread wait")
 	f.Var(&o.rotateSize, "rotate-size", "begin a new part of the trace after so many bytes, 0 never")
 	f.DurationVar(&o.rotateEvery, "rotate-every", 0, "begin a new part of the trace after this time, 0 never")
-	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU with so many devices in front of the real one")
+	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU in front of the real one, with 2 devices or =N")
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
-	f.BoolVar(&o.noPython, "no-python", false, "do not load gpurec's Python package into Python programs (CuPy's pool is then not seen)")
+	f.BoolVar(&o.noPython, "no-python", false, "keep gpurec's Python package off the path: CuPy's pool is then not seen, and import gpurec fails")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say what was recorded and what was not, also when stderr is no terminal")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
 	return f

@@ -47,7 +47,11 @@ func words(w io.Writer, path string, s recorder.Summary) {
 		fmt.Fprintf(w, "gpurec: peak: %s\n", strings.Join(peaks, ", "))
 	}
 	if s.Failed > 0 {
-		fmt.Fprintf(w, "gpurec: out of memory: yes, %s allocations failed\n", grouped(uint64(s.Failed)))
+		plural := "s"
+		if s.Failed == 1 {
+			plural = ""
+		}
+		fmt.Fprintf(w, "gpurec: out of memory: yes, %s allocation%s failed; gpuanalyze summary says where\n", grouped(uint64(s.Failed)), plural)
 	} else {
 		fmt.Fprintln(w, "gpurec: out of memory: no")
 	}
