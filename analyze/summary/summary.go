@@ -4,6 +4,7 @@
 //
 //	report.go   Report: what is said
 //	summary.go  Answer: how it comes together
+//	failures.go failed allocations
 //	text.go     the Report as text
 //
 // Peaks and failures are those of the window; totals of memory too, unless the
@@ -52,12 +53,6 @@ type process struct {
 	end    *format.Time
 	status int32
 	live   int64 // used, just before its end
-}
-
-type failureKey struct {
-	process format.ProcessID
-	api     format.API
-	status  int32
 }
 
 // New returns an answer.
@@ -168,22 +163,6 @@ func (a *Answer) thread(e *format.Event) *thread {
 	return t
 }
 
-// failed counts a failed allocation. An echo is told by another event.
-func (a *Answer) failed(p *analyze.Pass, e *format.Event) {
-	if e.Flags&format.FlagEcho != 0 {
-		return
-	}
-	k := failureKey{e.Process, e.API, e.Status}
-	f := a.failures[k]
-	if f == nil {
-		f = &Failure{API: e.API.String(), Status: e.Status, First: p.Since(e.Time)}
-		a.failures[k] = f
-		a.order = append(a.order, f)
-	}
-	f.Count++
-	f.Largest = max(f.Largest, e.Requested, e.Size)
-}
-
 func (a *Answer) Sample(p *analyze.Pass, r *format.Sample) error {
 	if !p.In && p.Windowed() {
 		return nil
@@ -230,11 +209,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 	}
 	a.endDevices(p)
 	a.endProcesses(p)
-	for k, f := range a.failures {
-		d, _ := p.Defs.Process(k.process)
-		f.PID = d.PID
-	}
-	t.Failures = a.order
+	a.endFailures(p)
 	return nil
 }
 

@@ -20,6 +20,9 @@ func ask(t *testing.T, text string, q *analyze.Query) *Report {
 		t.Fatal(err)
 	}
 	r := a.Report(c)
+	for _, f := range r.Traces[0].Failures {
+		f.LiveThen = strings.Replace(f.LiveThen, r.Traces[0].Path, "small.gpurec", 1)
+	}
 	r.Traces[0].Path = "small.gpurec"
 	return r
 }
@@ -83,6 +86,67 @@ func TestNumbers(t *testing.T) {
 	}
 	if f := tr.Failures[0]; len(tr.Failures) != 1 || f.Count != 2 || f.Largest != 3<<30 || f.PID != 4712 {
 		t.Errorf("failure: %+v", f)
+	}
+}
+
+// A row says where its largest failure was, and how to see what was live then.
+func TestFailures(t *testing.T) {
+	const text = `process 1 pid=7
+frame 1 python "train.py" 12 "main"
+frame 2 python "net.py" 34 "forward"
+frame 3 thread "" 0 "[thread loader]"
+stack 2 0 1
+stack 3 2 2
+stack 4 0 3
+part
+1000 ScopeBegin process=1 thread=7 api=nvtx scope=1 name="step"
+1001 ScopeBegin process=1 thread=7 api=nvtx scope=2 parent=1 name="forward"
+1100 AllocFailed process=1 thread=7 api=cuMemAlloc_v2 device=0 requested=10 status=2 stack=2
+1200000001 AllocFailed process=1 thread=7 api=cuMemAlloc_v2 device=1 requested=20 status=2 stack=3 scope=2
+1200000002 AllocFailed process=1 thread=7 api=cuMemAlloc_v2 device=0 requested=20 status=2 stack=2
+1200000003 AllocFailed process=1 thread=8 api=cuMemAlloc_v2 requested=5 status=201 stack=4
+1200000004 AllocFailed process=1 thread=8 api=cuMemAllocManaged device=0 requested=5 status=2
+`
+	r := ask(t, text, &analyze.Query{})
+	var got []string
+	for _, f := range r.Traces[0].Failures {
+		got = append(got, f.words()...)
+	}
+	want := `3 × cuMemAlloc_v2 of pid 7: out of memory, first at 0.000001s
+largest 20 B at 1.200000s on device 1
+by net.py:34:forward
+in step / forward
+live then: gpuanalyze lines --at 1.200000001s small.gpurec
+1 × cuMemAlloc_v2 of pid 7: status 201, first at 1.200000s
+largest 5 B at 1.200000s
+by [thread loader]
+live then: gpuanalyze lines --at 1.200000003s small.gpurec
+1 × cuMemAllocManaged of pid 7: out of memory, first at 1.200000s
+largest 5 B at 1.200000s on device 0
+by a line that is not known
+live then: gpuanalyze lines --at 1.200000004s small.gpurec`
+	if s := strings.Join(got, "\n"); s != want {
+		t.Errorf("got\n%s\nwant\n%s", s, want)
+	}
+	b, err := json.Marshal(r.Traces[0].Failures[0])
+	for _, want := range []string{`"status_name":"out of memory"`, `"line":"net.py:34:forward"`, `"scope":["step","forward"]`, `"device":1`, `"largest_ns":1200000001`, `"live_then":"gpuanalyze lines --at 1.200000001s small.gpurec"`} {
+		if err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s is not in %s, %v", want, b, err)
+		}
+	}
+}
+
+// The command can be pasted: any path is one word, any moment that event's.
+func TestCommand(t *testing.T) {
+	for in, want := range map[string]string{"a/b-1.gpurec": "a/b-1.gpurec", "my run": "'my run'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "": "''", "-q": "./-q"} {
+		if got := word(in); got != want {
+			t.Errorf("%q is %s, want %s", in, got, want)
+		}
+	}
+	for in, want := range map[int64]string{0: "0s", 1: "0.000000001s", 100e9: "100s", 1500000000: "1.5s", -1: "-0.000000001s"} {
+		if got := moment(in); got != want {
+			t.Errorf("%d is %s, want %s", in, got, want)
+		}
 	}
 }
 

@@ -73,7 +73,13 @@ func (t *Trace) write(w io.Writer) {
 		row("failed", "no allocation failed")
 	}
 	for _, f := range t.Failures {
-		row("failed", "%d × %s of pid %d, status %d, largest %s, first at %s", f.Count, f.API, f.PID, f.Status, size(f.Largest), analyze.Seconds(f.First))
+		for i, words := range f.words() {
+			name := ""
+			if i == 0 {
+				name = "failed"
+			}
+			row(name, "%s", words)
+		}
 	}
 	for _, d := range t.Devices {
 		t.writeDevice(w, d)

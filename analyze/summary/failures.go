@@ -1,0 +1,116 @@
+package summary
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+)
+
+type failureKey struct {
+	process format.ProcessID
+	api     format.API
+	status  int32
+}
+
+// outOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
+const outOfMemory = 2
+
+// failed counts a failed allocation. An echo is told by another event.
+func (a *Answer) failed(p *analyze.Pass, e *format.Event) {
+	if e.Flags&format.FlagEcho != 0 {
+		return
+	}
+	k := failureKey{e.Process, e.API, e.Status}
+	f := a.failures[k]
+	if f == nil {
+		f = &Failure{API: e.API.String(), Status: e.Status, First: p.Since(e.Time), Largest: -1}
+		if e.Status == outOfMemory || e.API == format.APITorchOOM { // which knows no status
+			f.Why = "out of memory"
+		}
+		a.failures[k] = f
+		a.order = append(a.order, f)
+	}
+	f.Count++
+	n := max(e.Requested, e.Size, 0)
+	if n <= f.Largest {
+		return
+	}
+	f.Largest, f.LargestAt, f.Device, f.stack = n, p.Since(e.Time), e.Device, e.Stack
+	f.scopes = f.scopes[:0]
+	const most = 64 // a file may claim that scopes are each other's parents
+	for id := e.Scope; id != 0 && len(f.scopes) < most; {
+		sc := p.State.Scope(id)
+		if sc == nil {
+			break
+		}
+		f.scopes = append(f.scopes, sc.Name)
+		id = sc.Parent
+	}
+}
+
+// endFailures names what was kept by number: of a growing trace definitions
+// are all there only now.
+func (a *Answer) endFailures(p *analyze.Pass) {
+	for k, f := range a.failures {
+		d, _ := p.Defs.Process(k.process)
+		f.PID = d.PID
+		if node, ok := p.Defs.Stack(f.stack); ok {
+			if frame, ok := p.Defs.Frame(node.Frame); ok {
+				f.Line = frame.String()
+			}
+		}
+		for i := len(f.scopes) - 1; i >= 0; i-- {
+			f.Scope = append(f.Scope, p.Defs.Name(f.scopes[i]))
+		}
+		f.LiveThen = fmt.Sprintf("gpuanalyze lines --at %s %s", moment(f.LargestAt), word(p.Trace.Path()))
+	}
+	a.t.Failures = a.order
+}
+
+// moment is a TIME to the nanosecond: what is printed for people may be rounded
+// to before the event.
+func moment(ns int64) string {
+	sign := ""
+	if ns < 0 {
+		sign, ns = "-", -ns
+	}
+	return sign + strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9), "0"), ".") + "s"
+}
+
+// word is s as a shell reads it as one word.
+func word(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./+,:@%=", r)
+	}
+	if strings.HasPrefix(s, "-") { // no option
+		s = "./" + s
+	}
+	if s != "" && strings.TrimLeftFunc(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// words are what is said of f: how often and why, then the largest.
+func (f *Failure) words() []string {
+	why := f.Why
+	if why == "" {
+		why = fmt.Sprintf("status %d", f.Status)
+	}
+	largest := fmt.Sprintf("largest %s at %s", size(f.Largest), analyze.Seconds(f.LargestAt))
+	if f.Device != format.NoDevice {
+		largest += fmt.Sprintf(" on device %d", f.Device)
+	}
+	lines := []string{fmt.Sprintf("%d × %s of pid %d: %s, first at %s", f.Count, f.API, f.PID, why, analyze.Seconds(f.First)), largest}
+	if f.Line != "" {
+		lines = append(lines, "by "+analyze.Line(f.Line))
+	} else {
+		lines = append(lines, "by a line that is not known")
+	}
+	if len(f.Scope) > 0 {
+		lines = append(lines, "in "+analyze.Line(strings.Join(f.Scope, " / ")))
+	}
+	return append(lines, "live then: "+analyze.Line(f.LiveThen))
+}
