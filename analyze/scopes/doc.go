@@ -3,6 +3,7 @@
 //
 //	scopes.go   Answer: scopes measured on the curve that was asked for
 //	text.go     the table
+//	names.go    the scopes of each name together
 //	fastai.go   the lines that fastai's GPUMemTrace prints
 //
 // used is U(end) − U(begin), peaked is max U over the scope, both ends

@@ -352,7 +352,8 @@ func moment(t *testing.T, s string) analyze.Moment {
 
 func TestByName(t *testing.T) {
 	var b bytes.Buffer
-	if err := ask(t, formattest.Text(t, table1), Used, &analyze.Query{}).WriteByName(&b); err != nil {
+	names := ask(t, formattest.Text(t, table1), Used, &analyze.Query{}).ByName()
+	if err := names.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	want := `context        count  used, sum  peaked, most   max

@@ -72,57 +72,6 @@ func (m *Measure) cells() []string {
 	return c
 }
 
-// WriteByName writes a row for each path of names, in the order in which they
-// were first seen.
-func (r *Report) WriteByName(w io.Writer) error {
-	type group struct {
-		name                        string
-		depth                       int
-		count, used, peaked, max, n int64
-	}
-	var order []*group
-	type key struct {
-		around *group
-		name   string
-	}
-	groups := map[key]*group{}
-	byID := map[process]map[uint64]*group{}
-	for _, s := range r.Scopes {
-		ids := byID[s.process]
-		if ids == nil {
-			ids = map[uint64]*group{}
-			byID[s.process] = ids
-		}
-		path := key{name: s.Name}
-		if s.Depth > 0 {
-			path.around = ids[uint64(s.Parent)]
-		}
-		g := groups[path]
-		if g == nil {
-			g = &group{name: label(&Scope{Name: s.Name, Domain: s.Domain}), depth: s.Depth}
-			groups[path] = g
-			order = append(order, g)
-		}
-		ids[uint64(s.ID)] = g
-		g.count++
-		if s.Measure.Known {
-			g.n++
-			g.used += s.Measure.Used
-			g.peaked = max(g.peaked, s.Measure.Peaked)
-			g.max = max(g.max, s.Measure.Max)
-		}
-	}
-	rows := [][]string{{"context", "count", "used, sum", "peaked, most", "max"}}
-	for _, g := range order {
-		row := []string{indent(g.depth) + g.name, strconv.FormatInt(g.count, 10), "-", "-", "-"}
-		if g.n > 0 {
-			row[2], row[3], row[4] = strconv.FormatInt(g.used, 10), strconv.FormatInt(g.peaked, 10), strconv.FormatInt(g.max, 10)
-		}
-		rows = append(rows, row)
-	}
-	return table(w, rows, func(int) bool { return false })
-}
-
 // Columns that are shown where they tell something apart.
 const (
 	traceColumn = 2

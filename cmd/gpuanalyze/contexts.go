@@ -74,12 +74,14 @@ func runContexts(ctx context.Context, stdout, stderr io.Writer, args []string) e
 	r := ans.Report(c)
 	skipped := 0
 	switch {
+	case a.json && *by == "name":
+		err = writeJSON(stdout, r.ByName())
 	case a.json:
 		err = writeJSON(stdout, r)
 	case *units == "fastai":
 		skipped, err = r.WriteFastai(stdout)
 	case *by == "name":
-		err = r.WriteByName(stdout)
+		err = r.ByName().WriteText(stdout)
 	default:
 		err = r.WriteText(stdout)
 	}

@@ -80,6 +80,7 @@ func TestCommands(t *testing.T) {
 		{"lines of a scope", []string{"lines", "--scope", "step#1", whole}, 0, "_root (1.00KB, 4.00KB)\n", "complete"},
 		{"contexts", []string{"contexts", whole}, 0, "step     1       7  0.000999s  0.004999s     0    1024      0    0  1024\n", "complete"},
 		{"contexts by name", []string{"contexts", "--by", "name", whole}, 0, "step         1", "complete"},
+		{"contexts by name as JSON", []string{"contexts", "--by", "name", "--json", whole}, 0, `"names": [`, "complete"},
 		{"contexts in fastai's words", []string{"contexts", "--units", "fastai", "--curve", "used", whole}, 0, "△Used Peaked MB:      0      0 (step)\n", "complete"},
 		{"contexts in fastai's words, sampled", []string{"contexts", "--units", "fastai", whole}, 0, "△Used Peaked MB:      0      0 (step)\n", "sampled"},
 		{"no such process", []string{"contexts", "--process", "1", whole}, exitFailed, "", "no process 1; there is 4711"},
