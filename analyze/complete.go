@@ -18,7 +18,12 @@ type Completeness struct {
 	Complete bool     `json:"complete"`
 	Partial  []string `json:"partial,omitempty"` // why events are missing
 	Notes    []string `json:"notes,omitempty"`   // nothing is missing because of these
+
+	whole []bool // by trace
 }
+
+// Whole reports whether no event is missing of the i-th trace.
+func (c *Completeness) Whole(i int) bool { return i < len(c.whole) && c.whole[i] }
 
 func (c *Completeness) partial(f string, a ...any) {
 	c.add(&c.Partial, fmt.Sprintf(f, a...))

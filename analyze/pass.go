@@ -41,6 +41,7 @@ type Pass struct {
 	State *live.State
 	Event int64 // number of the event, checkpoint rows counted
 	In    bool  // the window has begun
+	past  bool  // and an event came after its end
 
 	filter   *filter
 	from, to bound
@@ -136,6 +137,7 @@ func Run(ctx context.Context, paths []string, q *Query, a Answer, progress func(
 			return nil, err
 		}
 		p.judge(one)
+		c.whole = append(c.whole, len(one.Partial) == 0)
 		prefix := ""
 		if len(traces) > 1 {
 			prefix = t.Path() + ": "
@@ -309,6 +311,7 @@ func (p *Pass) part(ctx context.Context, part *format.Part, a Answer, samples bo
 				if err := merge.until(p.lastSample()); err != nil {
 					return err
 				}
+				p.past = true
 				return ErrStop
 			}
 			if !e.Kind.Checkpoint() {

@@ -12,10 +12,15 @@ func (p *Pass) From() (format.Time, bool) { return p.from.time, p.from.set && p.
 // To is the last time that is in the window, and whether it ends at a time.
 func (p *Pass) To() (format.Time, bool) { return p.to.time, p.to.set && p.to.byTime }
 
+// Past reports whether the trace has an event after the window.
+func (p *Pass) Past() bool { return p.past }
+
 // End is the last moment there is to speak of: where the window ends, or the
 // recording, or what was seen last.
 func (p *Pass) End(last format.Time) format.Time {
 	switch {
+	case p.past && p.to.byTime:
+		return p.to.time
 	case p.to.set && p.to.byTime:
 		return min(p.to.time, max(last, p.State.Now(), p.Trace.Meta().End))
 	case p.to.set:

@@ -50,7 +50,8 @@ type DeviceRow struct {
 	Used       *CurveRow     `json:"used,omitempty"`
 	Free       *CurveRow     `json:"free,omitempty"`
 	Reserved   *CurveRow     `json:"reserved,omitempty"`
-	Acquired   *CurveRow     `json:"acquired,omitempty"` // exact
+	Acquired   *CurveRow     `json:"acquired,omitempty"`
+	How        string        `json:"acquired_how,omitempty"` // exact, or at least: of a trace that misses events
 }
 
 // A CurveRow is what is said of one curve. Mean is weighted by time.
@@ -69,6 +70,17 @@ type Answer struct {
 
 // Report is the answer of a pass that is over.
 func (a *Answer) Report(c *analyze.Completeness) *Report {
+	for i, t := range a.traces {
+		for j := range t.Devices {
+			switch d := &t.Devices[j]; {
+			case d.Acquired == nil:
+			case c.Whole(i):
+				d.How = "exact"
+			default:
+				d.How = "at least"
+			}
+		}
+	}
 	return &Report{Completeness: c, Traces: a.traces}
 }
 
@@ -310,11 +322,9 @@ func (a *replay) enterEvents(t format.Time) {
 		return
 	}
 	a.events = true
-	at := a.from
+	at := max(a.from, a.base)
 	if at == always {
-		if at = a.base; at == always {
-			at = min(a.start(), t)
-		}
+		at = min(a.start(), t)
 	}
 	for i := range a.devices {
 		if d := &a.devices[i]; d.seen {
@@ -343,7 +353,10 @@ func (a *Answer) End(p *analyze.Pass) error {
 func (a *replay) end(end format.Time) *Trace {
 	if a.from <= end { // what was there at From holds, although nothing may have happened since
 		a.enterSamples()
-		if a.folded {
+		// A recording that has its first part and an event after this time had
+		// nothing acquired before the first one.
+		begins := !a.folded && a.p.Past() && a.p.Trace.Parts()[0].Index() == 0
+		if a.base <= end && (a.folded || begins) {
 			a.enterEvents(end)
 		}
 	}

@@ -163,7 +163,9 @@ func TestFilters(t *testing.T) {
 		{"one moment", analyze.Query{}, []string{"3s", "3s"}, []RunRow{{3 * s, 3 * s, 0, 500, 500, 500}}, []CurveRow{{100, 100, 100, 3 * s}, {0, 0, 0, 3 * s}}},
 		{"after the last sample and event", analyze.Query{}, []string{"7s"}, []RunRow{{7 * s, 8 * s, 0, 700, 700, 700}},
 			[]CurveRow{{100, 100, 100, 7 * s}, {64, 64, 64, 7 * s}}},
-		{"before the first sample", analyze.Query{}, []string{"", "0.5s"}, []RunRow{}, nil},
+		{"before the first sample", analyze.Query{}, []string{"", "0.5s"}, []RunRow{}, []CurveRow{{0, 0, 0, 0}, {0, 0, 0, 0}}},
+		{"before the first event", analyze.Query{}, []string{"0.2s", "1.2s"}, []RunRow{{1 * s, 1200000000, 0, 900, 900, 900}},
+			[]CurveRow{{0, 0, 0, 200000000}, {0, 0, 0, 200000000}}},
 		{"a scope", analyze.Query{}, []string{"scope:step", "scope:step"},
 			[]RunRow{{2200000000, 3 * s, 1, 800, 800, 800}, {3 * s, 3600000000, 0, 500, 500, 500}},
 			[]CurveRow{{100, 100, 100, 2200000000}, {0, 64 / 14, 64, 3500000000}}},
@@ -248,6 +250,54 @@ sample 2 device=0 total=100 used=30 free=60 reserved=10 api=2`, analyze.Query{})
 	v1 := answer(t, "device 0 total=100\nsample 1 device=0 total=100 used=40 free=60 reserved=-1 api=1", analyze.Query{})
 	if v1.Devices[0].Reserved != nil {
 		t.Errorf("reserved of memory call v1 is %v, want unknown", v1.Devices[0].Reserved)
+	}
+}
+
+// What the first parts said is deleted: nobody knows what was acquired before
+// the checkpoint, and from it on a curve is known.
+func TestWindowAtACheckpoint(t *testing.T) {
+	const thinned = `device 0 total=1000
+process 1
+part 3
+500 Live api=cuMemAlloc_v2 device=0 address=0x100 size=600
+900 CheckpointEnd size=1
+1000 Free api=cuMemFree_v2 address=0x100
+1400 Mark
+`
+	for _, row := range []struct {
+		name, from, to string
+		acquired       *CurveRow
+	}{
+		{"before", "100ns", "800ns", nil},
+		{"across", "100ns", "950ns", &CurveRow{600, 600, 600, 900}},
+		{"after", "950ns", "1050ns", &CurveRow{0, 300, 600, 950}},
+	} {
+		if d := answer(t, thinned, analyze.Query{}, row.from, row.to).Devices[0]; !reflect.DeepEqual(d.Acquired, row.acquired) {
+			t.Errorf("%s: %v, want %v", row.name, d.Acquired, row.acquired)
+		}
+	}
+}
+
+// A curve that misses events is not called exact, each trace by itself.
+func TestAcquiredOfAPartialTrace(t *testing.T) {
+	whole := formattest.Text(t, "device 0\nprocess 1\n1000 Alloc api=cuMemAlloc_v2 device=0 address=0x100 size=600\n").Path()
+	lossy := formattest.Text(t, "device 0\nprocess 1\n1000 Alloc api=cuMemAlloc_v2 device=0 address=0x100 size=600\n1100 Lost size=2\n").Path()
+	var a Answer
+	c, err := analyze.Run(context.Background(), []string{lossy, whole}, &analyze.Query{}, &a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := a.Report(c)
+	if l, w := r.Traces[0].Devices[0].How, r.Traces[1].Devices[0].How; l != "at least" || w != "exact" {
+		t.Errorf("with a loss %q, without %q", l, w)
+	}
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(r)
+	if err != nil || strings.Count(text.String(), "  at least\n") != 1 || strings.Count(text.String(), "  exact\n") != 1 || !strings.Contains(string(b), `"acquired_how":"at least"`) {
+		t.Errorf("%s\n%s, %v", text.String(), b, err)
 	}
 }
 

@@ -78,7 +78,7 @@ func (d *DeviceRow) writeText(w io.Writer) {
 	for _, c := range []struct {
 		name, how string
 		c         *CurveRow
-	}{{"used", sampled, d.Used}, {"free", sampled, d.Free}, {"reserved", sampled, d.Reserved}, {"acquired", "exact", d.Acquired}} {
+	}{{"used", sampled, d.Used}, {"free", sampled, d.Free}, {"reserved", sampled, d.Reserved}, {"acquired", d.How, d.Acquired}} {
 		if c.c == nil {
 			fmt.Fprintf(t, "%s\t-\t-\t-\t-\t  unknown\n", c.name)
 		} else {

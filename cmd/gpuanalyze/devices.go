@@ -21,8 +21,8 @@ stand each device's curves, with means weighted by time.
 
 used, free and reserved are NVML's, of all processes, and sampled: between two
 samples a peak may be missed. acquired is what the traced processes took from
-the driver, and is exact; --process, --rank, --thread, --layer and --scope limit
-it alone. used + free is not total: NVML's second memory call keeps reserved
+the driver, and is exact, or "at least" where events are missing; --process,
+--rank, --thread, --layer and --scope limit it alone. used + free is not total: NVML's second memory call keeps reserved
 apart, its first counts it in used, and the table says which one it was.
 
 Without samples, free is a device's total less acquired.`,
