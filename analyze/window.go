@@ -5,6 +5,9 @@ import "github.com/gpurec/gpurec/format"
 // Whole reports whether the window begins where the trace does.
 func (p *Pass) Whole() bool { return !p.from.set }
 
+// Ends reports whether the window ends before the trace does, or may.
+func (p *Pass) Ends() bool { return p.to.set }
+
 // From is the time at which the window begins, and whether that is known
 // beforehand: a scope's begin is not, until Enter.
 func (p *Pass) From() (format.Time, bool) { return p.from.time, p.from.set && p.from.byTime }

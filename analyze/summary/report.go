@@ -11,7 +11,9 @@ type Report struct {
 	Traces       []*Trace              `json:"traces"`
 }
 
-// A Trace is one of them. Times are nanoseconds since its start.
+// A Trace is one of them. Times are nanoseconds since its start. With a window
+// every number is the window's; Meta is the recording's, and so is when a
+// process began and ended.
 type Trace struct {
 	Path      string      `json:"path"`
 	Meta      format.Meta `json:"meta"`
@@ -32,6 +34,8 @@ type Trace struct {
 	Scopes    int64       `json:"scopes"`
 	Samples   int64       `json:"samples"`
 	NoSamples string      `json:"no_samples,omitempty"` // why there are none
+
+	window bool
 }
 
 // A Count is a number of events.
@@ -79,7 +83,8 @@ type Process struct {
 	Used      Peak     `json:"peak_used"`
 	Acquired  Peak     `json:"peak_acquired"`
 	Failed    int64    `json:"failed_allocations"`
-	LiveAtEnd int64    `json:"live_at_end"` // bytes used just before it ended, or at the window's end
+	LiveAtEnd int64    `json:"live_at_end"`               // bytes used just before it ended, or at the window's end
+	Outlives  bool     `json:"outlives_window,omitempty"` // it is the window's end
 	Sums      []*Sum   `json:"sums"`
 }
 
@@ -90,7 +95,8 @@ type Thread struct {
 	Events int64  `json:"events"`
 }
 
-// A Sum is what a process took of one class at one layer of one device.
+// A Sum is what a process took, in the window, of one class at one layer of one
+// device.
 type Sum struct {
 	Device format.Device `json:"device"`
 	Layer  string        `json:"layer"`

@@ -7,8 +7,8 @@
 //	failures.go failed allocations
 //	text.go     the Report as text
 //
-// Peaks and failures are those of the window; totals of memory too, unless the
-// first parts are not there: then they are the recording's.
+// All numbers are those of the window. Without one, totals of memory are the
+// recording's, where its first parts are not there too.
 package summary
 
 import (
@@ -36,6 +36,14 @@ type Answer struct {
 	symbols  map[format.NameID]int64
 	nvml     map[format.Device]*Peak
 	lost     int64
+	from     format.Time // the window's begin, where there is one
+	before   before
+}
+
+// before is what had been counted when the window began.
+type before struct {
+	processes map[format.ProcessID]live.Process
+	accounts  map[*live.Account]live.Curve
 }
 
 type threadKey struct {
@@ -55,6 +63,11 @@ type process struct {
 	live   int64 // used, just before its end
 }
 
+const (
+	always = format.Time(math.MinInt64)
+	never  = format.Time(math.MaxInt64)
+)
+
 // New returns an answer.
 func New() *Answer { return &Answer{} }
 
@@ -63,7 +76,7 @@ func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true, Samp
 func (a *Answer) Begin(p *analyze.Pass) error {
 	traces := a.traces
 	*a = Answer{traces: traces, apis: map[format.API]int64{}, threads: map[threadKey]*thread{}, procs: map[format.ProcessID]*process{},
-		failures: map[failureKey]*Failure{}, symbols: map[format.NameID]int64{}, nvml: map[format.Device]*Peak{}}
+		failures: map[failureKey]*Failure{}, symbols: map[format.NameID]int64{}, nvml: map[format.Device]*Peak{}, from: always}
 	a.t = &Trace{Path: p.Trace.Path(), Meta: p.Trace.Meta(), Parts: len(p.Trace.Parts())}
 	a.traces = append(a.traces, a.t)
 	p.CountOnly(analyze.ByAll)
@@ -75,11 +88,13 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 	return nil
 }
 
-func peakOf(p *analyze.Pass, c live.Curve) Peak {
+// peakOf is the peak of c. What was highest when the window began was so at
+// its begin.
+func (a *Answer) peakOf(p *analyze.Pass, c live.Curve) Peak {
 	if c.Peak == 0 {
 		return Peak{}
 	}
-	return Peak{c.Peak, p.Since(c.PeakAt)}
+	return Peak{c.Peak, p.Since(max(c.PeakAt, a.from))}
 }
 
 func usedLayer(p *analyze.Pass, id format.ProcessID) format.Layer {
@@ -89,21 +104,36 @@ func usedLayer(p *analyze.Pass, id format.ProcessID) format.Layer {
 	return format.LayerDriver
 }
 
-// Enter makes peaks those of the window.
+// Enter makes peaks and counts those of the window.
 func (a *Answer) Enter(p *analyze.Pass) {
-	if p.Windowed() {
-		p.State.ResetPeaks()
+	if !p.Windowed() {
+		return
+	}
+	p.State.ResetPeaks()
+	a.from = never
+	if t, known := p.From(); known {
+		a.from = t
+	}
+	a.before = before{map[format.ProcessID]live.Process{}, map[*live.Account]live.Curve{}}
+	for _, q := range p.State.Processes() {
+		a.before.processes[q.ID] = live.Process{UnknownFrees: q.UnknownFrees, LostFrees: q.LostFrees, Failed: q.Failed}
+		for _, acc := range q.Accounts() {
+			a.before.accounts[acc] = acc.Curve
+		}
 	}
 }
 
 func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
-	if e.Kind.Checkpoint() || !p.In {
-		return nil
-	}
-	if e.Kind == format.ProcessEnd {
+	if e.Kind == format.ProcessEnd { // before the window too: when it ended is no count
 		q := a.process(e.Process)
 		q.end, q.status = new(format.Time), e.Status
 		*q.end = e.Time
+	}
+	if e.Kind.Checkpoint() || !p.In {
+		return nil
+	}
+	if a.from == never { // a scope's begin
+		a.from = e.Time
 	}
 	if !p.Matches(e, analyze.ByAll) {
 		return nil
@@ -164,8 +194,10 @@ func (a *Answer) thread(e *format.Event) *thread {
 }
 
 func (a *Answer) Sample(p *analyze.Pass, r *format.Sample) error {
-	if !p.In && p.Windowed() {
-		return nil
+	if p.Windowed() && !p.In {
+		if from, known := p.From(); !known || r.Time < from {
+			return nil
+		}
 	}
 	a.t.Samples++
 	if r.Process != 0 {
@@ -180,6 +212,9 @@ func (a *Answer) Sample(p *analyze.Pass, r *format.Sample) error {
 
 func (a *Answer) End(p *analyze.Pass) error {
 	t := a.t
+	if a.from == never { // the window ends before the scope begins
+		a.from = p.State.Now()
+	}
 	for k, n := range a.kinds {
 		if n > 0 {
 			t.Kinds = append(t.Kinds, Count{format.Kind(k).String(), n})
@@ -203,7 +238,10 @@ func (a *Answer) End(p *analyze.Pass) error {
 		t.Unhooked = append(t.Unhooked, Unhooked{p.Defs.Name(name), n})
 	}
 	sort.Slice(t.Unhooked, func(i, j int) bool { return t.Unhooked[i].Symbol < t.Unhooked[j].Symbol })
-	t.Lost = max(a.lost, int64(min(t.Meta.Stats.Lost, math.MaxInt64)))
+	t.Lost = a.lost
+	if t.window = p.Windowed() || p.Ends(); !t.window { // when the others were lost the recorder's count does not say
+		t.Lost = max(t.Lost, int64(min(t.Meta.Stats.Lost, math.MaxInt64)))
+	}
 	if t.Samples == 0 {
 		t.NoSamples = t.Meta.NoSamples
 	}
@@ -234,8 +272,8 @@ func (a *Answer) endDevices(p *analyze.Pass) {
 			continue
 		}
 		out := add(d.ID)
-		out.Used = peakOf(p, used)
-		out.Acquired = peakOf(p, d.Acquired)
+		out.Used = a.peakOf(p, used)
+		out.Acquired = a.peakOf(p, d.Acquired)
 	}
 	for _, row := range p.Defs.Devices() { // there, and nobody took memory on it
 		if !seen[row.ID] && (!p.Filtered(analyze.ByDevice) || p.Matches(&format.Event{Device: row.ID}, analyze.ByDevice)) {
@@ -306,19 +344,22 @@ func (a *Answer) endProcess(p *analyze.Pass, id format.ProcessID, threads []*thr
 	if q == nil {
 		return out
 	}
-	a.t.Unknown += q.UnknownFrees
-	a.t.Unseen += q.LostFrees
+	was := a.before.processes[id]
+	a.t.Unknown += q.UnknownFrees - was.UnknownFrees
+	a.t.Unseen += q.LostFrees - was.LostFrees
 	used, _ := p.State.Used(q)
 	acquired := q.Acquired()
-	out.Used, out.Acquired = peakOf(p, used), peakOf(p, acquired)
-	out.Failed = q.Failed
+	out.Used, out.Acquired = a.peakOf(p, used), a.peakOf(p, acquired)
+	out.Failed = q.Failed - was.Failed
 	out.LiveAtEnd = mine.live
 	if mine.end == nil {
-		out.LiveAtEnd = used.Now
+		out.LiveAtEnd, out.Outlives = used.Now, p.Ends()
 	}
 	for _, s := range q.Accounts() {
-		if s.Count > 0 || s.Peak > 0 {
-			out.Sums = append(out.Sums, &Sum{s.Device, s.Layer.String(), s.Class.String(), s.Count, s.Total, s.Peak, s.Now})
+		was := a.before.accounts[s]
+		count, total := max(s.Count-was.Count, 0), max(s.Total-was.Total, 0) // a checkpoint after a gap may set less
+		if count > 0 || s.Peak > 0 {
+			out.Sums = append(out.Sums, &Sum{s.Device, s.Layer.String(), s.Class.String(), count, total, s.Peak, s.Now})
 		}
 	}
 	return out

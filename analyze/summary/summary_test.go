@@ -159,6 +159,43 @@ func TestLiveAtEnd(t *testing.T) {
 	}
 }
 
+// A window's numbers leave out what was before it, by time or by scope.
+func TestWindow(t *testing.T) {
+	text := small(t) + `2210000000 ScopeBegin process=1 thread=4711 api=nvtx scope=2 name="late"
+2220000000 Alloc process=1 thread=4711 api=torch device=0 address=0x40 size=256
+2230000000 Free process=1 thread=4711 api=torch address=0x99
+2240000000 AllocFailed process=1 thread=4711 api=cuMemAlloc_v2 device=0 requested=9 status=2
+2250000000 ScopeEnd process=1 thread=4711 api=nvtx scope=2
+2260000000 Alloc process=1 thread=4711 api=torch device=0 address=0x50 size=65536
+`
+	for _, row := range [][2]string{{"1205ms", "1255ms"}, {"scope:late", "scope:late"}} {
+		from, err1 := analyze.ParseMoment(row[0])
+		to, err2 := analyze.ParseMoment(row[1])
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		tr := ask(t, text, &analyze.Query{From: from, To: to}).Traces[0]
+		if tr.Lost != 0 || tr.Unknown != 1 || tr.Unseen != 0 || len(tr.Failures) != 1 || tr.Samples != 0 || tr.Events != 5 {
+			t.Errorf("%v: %+v", row, tr)
+		}
+		p1, p2 := tr.Processes[0], tr.Processes[1]
+		if p1.Failed != 1 || p1.LiveAtEnd != 768 || !p1.Outlives || p1.Used.Bytes != 768 || p1.Used.At != 1220000000 {
+			t.Errorf("%v: %+v", row, p1)
+		}
+		if begin := p1.Acquired.At; p1.Acquired.Bytes != 2097152 || begin < 1205000000 || begin > 1210000000 {
+			t.Errorf("%v: acquired is highest at %d, outside", row, begin)
+		}
+		for _, s := range p1.Sums {
+			if want := map[string][2]int64{"driver": {0, 0}, "pool": {1, 256}}[s.Layer]; s.Count != want[0] || s.Total != want[1] {
+				t.Errorf("%v: %+v, want %v", row, s, want)
+			}
+		}
+		if p2.Failed != 0 || p2.Outlives || p2.LiveAtEnd != 4096 || p2.End == nil || len(p2.Sums) != 0 {
+			t.Errorf("%v: %+v", row, p2)
+		}
+	}
+}
+
 func TestNothing(t *testing.T) { // B3
 	r := ask(t, "part\n", &analyze.Query{})
 	var b bytes.Buffer

@@ -35,7 +35,11 @@ func (t *Trace) write(w io.Writer) {
 	} else {
 		row("events", "none")
 	}
-	row("lost", "%d event%s", t.Lost, analyze.Plural(t.Lost))
+	if lost := m.Stats.Lost; t.window && lost > uint64(t.Lost) {
+		row("lost", "%d event%s in the window, %d in the recording", t.Lost, analyze.Plural(t.Lost), lost)
+	} else {
+		row("lost", "%d event%s", t.Lost, analyze.Plural(t.Lost))
+	}
 	row("frees", "%d of what was never seen allocated, %d not seen", t.Unknown, t.Unseen)
 	counts := func(name string, cs []Count) {
 		var s []string
@@ -110,7 +114,10 @@ func (p *Process) write(w io.Writer) {
 		fmt.Fprintf(w, "  rank %d", *p.Rank)
 	}
 	fmt.Fprintf(w, "  %s\n", analyze.Short(p.Command))
-	begin, end := "?", "the end of the trace"
+	begin, end, live := "?", "the end of the trace", "live at end    "
+	if p.Outlives {
+		end, live = "after the window", "live at the window's end  "
+	}
 	if p.Begin != nil {
 		begin = analyze.Seconds(*p.Begin)
 	}
@@ -121,7 +128,7 @@ func (p *Process) write(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "  from %s to %s, %d event%s on %d thread%s\n", begin, end, p.Events, analyze.Plural(p.Events), len(p.Threads), analyze.Plural(int64(len(p.Threads))))
-	fmt.Fprintf(w, "  peak used      %v (%s layer)\n  peak acquired  %v\n  live at end    %s\n", p.Used, p.UsedLayer, p.Acquired, size(p.LiveAtEnd))
+	fmt.Fprintf(w, "  peak used      %v (%s layer)\n  peak acquired  %v\n  %s%s\n", p.Used, p.UsedLayer, p.Acquired, live, size(p.LiveAtEnd))
 	for _, s := range p.Sums {
 		on := fmt.Sprintf("device %d", s.Device)
 		if s.Device == format.NoDevice {
