@@ -3,6 +3,7 @@ package scopes
 import (
 	"fmt"
 	"sort"
+	"strings"
 
 	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
@@ -104,8 +105,14 @@ type Answer struct {
 	byID  map[format.ScopeID]*Scope
 	seen  map[string]int
 	known map[format.ScopeID]bool // open ones, rows or not
+	lost  map[thread]bool         // threads that lost events; 0 is all of its process
 	lines []*line
 	any   bool // a sample was there
+}
+
+type thread struct {
+	process format.ProcessID
+	tid     uint32
 }
 
 // New returns an answer for so many traces.
@@ -117,6 +124,7 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 	a.p = p
 	a.trace++
 	a.byID, a.seen, a.known = map[format.ScopeID]*Scope{}, map[string]int{}, map[format.ScopeID]bool{}
+	a.lost = map[thread]bool{}
 	p.CountOnly(analyze.ByDevice | analyze.ByLayer)
 	p.State.OnScopeEnd = func(sc *live.Scope, e *format.Event) {
 		delete(a.known, sc.ID)
@@ -156,6 +164,8 @@ func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 		if s := a.byID[e.Scope]; s != nil {
 			a.report(p, s, e)
 		}
+	case format.Lost:
+		a.lost[thread{e.Process, e.Thread}] = true
 	}
 	return nil
 }
@@ -251,12 +261,37 @@ func (a *Answer) End(p *analyze.Pass) error {
 			p.Note("used is the driver layer of pid %d, which has no pool event", d.PID)
 		}
 	}
+	a.noteLost(p)
 	if a.curve == NVML && !a.any {
 		p.Note("the curve nvml is unknown: there are no samples")
 	} else if a.curve == NVML {
 		p.Note("the curve nvml is sampled: a peak between two samples is kept by the sampler, its place in a scope is known up to one interval")
 	}
 	return nil
+}
+
+// noteLost says of which threads begins and ends may be missing.
+func (a *Answer) noteLost(p *analyze.Pass) {
+	const most = 8
+	var on []string
+	said := map[thread]bool{}
+	for _, s := range a.rows {
+		t := thread{s.processID, s.Thread}
+		if s.trace != a.trace || said[t] || !a.lost[t] && !a.lost[thread{t.process, 0}] {
+			continue
+		}
+		said[t] = true
+		on = append(on, fmt.Sprintf("%d of pid %d", s.Thread, s.PID))
+	}
+	if len(on) == 0 {
+		return
+	}
+	more := ""
+	if len(on) > most {
+		more = fmt.Sprintf(" and %d more", len(on)-most)
+		on = on[:most]
+	}
+	p.Note("nesting is not reliable on thread %s%s: events were lost there, and may have been begins and ends of contexts", strings.Join(on, ", "), more)
 }
 
 func chosen(m live.Measure) Measure {

@@ -365,6 +365,26 @@ step               2        780           260  1000
 	}
 }
 
+// Where events were lost, so may begins and ends have been.
+func TestNestingWithLosses(t *testing.T) {
+	const scopes = "process 1 pid=11\nprocess 2 pid=22\npart\n1000 ScopeBegin process=1 thread=7 api=nvtx scope=1 name=\"a\"\n" +
+		"1001 ScopeBegin process=1 thread=7 api=nvtx scope=2 parent=1 name=\"b\"\n1002 ScopeBegin process=1 thread=8 api=nvtx scope=3 name=\"a\"\n" +
+		"1003 ScopeBegin process=2 thread=9 api=nvtx scope=4 name=\"a\"\n"
+	for _, row := range []struct{ name, lost, on string }{
+		{"none", "", ""},
+		{"one thread", "1100 Lost process=1 thread=7 size=2\n1101 Lost process=1 thread=7 size=2\n", "7 of pid 11"},
+		{"of unknown number", "1100 Lost process=2 thread=9\n", "9 of pid 22"},
+		{"a thread without contexts", "1100 Lost process=1 thread=70 size=2\n", ""},
+		{"a whole process", "1100 Lost process=1 size=2\n", "7 of pid 11, 8 of pid 11"},
+	} {
+		r := ask(t, formattest.Text(t, scopes+row.lost), Used, &analyze.Query{})
+		notes := strings.Join(r.Completeness.Notes, "\n")
+		if want := "nesting is not reliable on thread " + row.on + ": events were lost there"; row.on != "" && !strings.Contains(notes, want) || row.on == "" && strings.Contains(notes, "nesting") {
+			t.Errorf("%s: %q, want %q", row.name, notes, row.on)
+		}
+	}
+}
+
 func TestWithoutSamples(t *testing.T) {
 	c := newCourse()
 	c.begin(1, "x")
