@@ -29,6 +29,21 @@ func (c *Completeness) partial(f string, a ...any) {
 	c.add(&c.Partial, fmt.Sprintf(f, a...))
 }
 
+// UsedIsDriver notes, once for an answer, the processes whose used bytes are the
+// driver layer's.
+func (c *Completeness) UsedIsDriver(pids []string) {
+	const most = 8
+	if len(pids) == 0 {
+		return
+	}
+	more := ""
+	if len(pids) > most {
+		more = fmt.Sprintf(" and %d more", len(pids)-most)
+		pids = pids[:most]
+	}
+	c.note("used is the driver layer of processes without a pool event: pid %s%s", strings.Join(pids, ", "), more)
+}
+
 func (c *Completeness) note(f string, a ...any) { c.add(&c.Notes, fmt.Sprintf(f, a...)) }
 
 func (c *Completeness) add(to *[]string, s string) {

@@ -70,7 +70,8 @@ type Answer struct {
 	other  map[format.Class]int64
 	peaks  peaks
 
-	all     *tree // of all traces, for all but Peak
+	plain   []string // pids without a pool, of all traces
+	all     *tree    // of all traces, for all but Peak
 	trees   []*Tree
 	noLine  NoLine
 	used    int64
@@ -245,15 +246,11 @@ func (a *Answer) sayCut(t *tree, p *analyze.Pass) {
 
 // say notes what the numbers are and what they leave out.
 func (a *Answer) say(p *analyze.Pass) {
-	var plain []string
 	for _, pr := range p.State.Processes() {
 		if acq := pr.Acquired(); !p.Pooled(pr.ID) && acq.Count > 0 {
 			d, _ := p.Defs.Process(pr.ID)
-			plain = append(plain, fmt.Sprint(d.PID))
+			a.plain = append(a.plain, fmt.Sprint(d.PID))
 		}
-	}
-	if len(plain) > 0 {
-		p.Note("used is the driver layer of processes without a pool event: pid %s", join(plain))
 	}
 	if a.at == Total && p.Filtered(analyze.ByScope) && len(a.other) == 0 && len(a.sums.order) == 0 {
 		p.Note("nothing was taken there")
@@ -273,23 +270,9 @@ func (a *Answer) say(p *analyze.Pass) {
 	}
 }
 
-func join(s []string) string {
-	const most = 8
-	out := ""
-	for i, x := range s {
-		if i == most {
-			return fmt.Sprintf("%s and %d more", out, len(s)-most)
-		}
-		if i > 0 {
-			out += ", "
-		}
-		out += x
-	}
-	return out
-}
-
 // Report is the answer, after the pass.
 func (a *Answer) Report(c *analyze.Completeness) *Report {
+	c.UsedIsDriver(a.plain)
 	r := &Report{Completeness: c, At: a.at.String(), Trees: a.trees}
 	if a.at != Peak {
 		r.Trees = []*Tree{a.finish(a.all, &Tree{})}

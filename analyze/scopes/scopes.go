@@ -106,6 +106,7 @@ type Answer struct {
 	seen  map[string]int
 	known map[format.ScopeID]bool // open ones, rows or not
 	lost  map[thread]bool         // threads that lost events; 0 is all of its process
+	plain []string                // pids whose used bytes are the driver layer's, of all traces
 	lines []*line
 	any   bool // a sample was there
 }
@@ -258,7 +259,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 	}
 	for _, d := range p.Defs.Processes() {
 		if plain[d.ID] {
-			p.Note("used is the driver layer of pid %d, which has no pool event", d.PID)
+			a.plain = append(a.plain, fmt.Sprint(d.PID))
 		}
 	}
 	a.noteLost(p)
@@ -306,6 +307,7 @@ func (a *Answer) Sampled() bool { return a.any }
 
 // Report is the answer, after the pass.
 func (a *Answer) Report(c *analyze.Completeness) *Report {
+	c.UsedIsDriver(a.plain)
 	r := &Report{Completeness: c, Curve: a.curve, Scopes: a.rows, procs: map[process]bool{}}
 	if r.Scopes == nil {
 		r.Scopes = []*Scope{}

@@ -40,7 +40,7 @@ func (t *Trace) write(w io.Writer) {
 	} else {
 		row("lost", "%d event%s", t.Lost, analyze.Plural(t.Lost))
 	}
-	row("frees", "%d of what was never seen allocated, %d not seen", t.Unknown, t.Unseen)
+	row("frees", "%d of unknown allocations, %d missing (an address was taken again)", t.Unknown, t.Unseen)
 	counts := func(name string, cs []Count) {
 		var s []string
 		for _, c := range cs {

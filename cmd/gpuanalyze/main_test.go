@@ -172,3 +172,26 @@ func TestJSON(t *testing.T) {
 		}
 	}
 }
+
+// What used means is said once, whatever the number of processes and traces.
+func TestUsedIsSaidOnce(t *testing.T) {
+	const text = `process 1 pid=PID1
+process 2 pid=PID2
+part
+1000 ScopeBegin process=1 thread=7 api=nvtx scope=1 name="a"
+1001 ScopeBegin process=2 thread=8 api=nvtx scope=2 name="a"
+1100 Alloc process=1 thread=7 api=cuMemAlloc_v2 device=0 address=0x100 size=600
+1101 Alloc process=2 thread=8 api=cuMemAlloc_v2 device=0 address=0x100 size=600
+`
+	var traces []string
+	for _, pids := range [][2]string{{"11", "12"}, {"13", "14"}} {
+		traces = append(traces, formattest.Text(t, strings.NewReplacer("PID1", pids[0], "PID2", pids[1]).Replace(text)).Path())
+	}
+	for _, args := range []string{"lines", "lines --at peak", "lines --at end", "contexts", "contexts --by name"} {
+		_, _, stderr := command1(t, append(strings.Fields(args), traces...)...)
+		const note = "note: used is the driver layer of processes without a pool event: pid 11, 12, 13, 14\n"
+		if strings.Count(stderr, "pool event") != 1 || !strings.Contains(stderr, note) {
+			t.Errorf("%s: %s", args, stderr)
+		}
+	}
+}
