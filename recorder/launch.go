@@ -59,6 +59,11 @@ func Launch(args, env []string, ended func(pid, status int)) (status int, err er
 	}
 	defer signal.Stop(signals)
 
+	child, err := start(path, args, env)
+	if err != nil {
+		return 0, err
+	}
+	// After the command: who looks for this process's child finds that one first.
 	f := &forwarder{signals: signals}
 	if w, err := newWitness(); err == nil { // else reached does without
 		f.witness = w
@@ -68,10 +73,6 @@ func Launch(args, env []string, ended func(pid, status int)) (status int, err er
 			f.witness.close()
 		}
 	}()
-	child, err := start(path, args, env)
-	if err != nil {
-		return 0, err
-	}
 	gone, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

@@ -39,6 +39,7 @@ func newWitness() (*witness, error) {
 	pid := -1
 	if err == nil {
 		m := &witnessMemory{mask: ^uint64(0), sock: uintptr(pair[1])}
+		copy(m.name[:], "gpurec-witness")
 		syscall.ForkLock.Lock()
 		runtime.LockOSThread()
 		var errno syscall.Errno
@@ -94,6 +95,7 @@ type witnessMemory struct {
 		fd              int32
 		events, revents int16
 	}
+	name   [16]byte
 	info   [128]byte // struct signalfd_siginfo; the signal comes first
 	counts [65]uint8
 	byte   [1]byte
@@ -124,6 +126,7 @@ func (m *witnessMemory) fork() (int, syscall.Errno) {
 //go:nosplit
 func (m *witnessMemory) serve() {
 	const sock, pollIn = 3, 1
+	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&m.name)), 0)
 	syscall.RawSyscall(syscall.SYS_DUP3, m.sock, sock, 0) // fails if it is 3 already
 	for fd := uintptr(0); fd < sock; fd++ {
 		syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
