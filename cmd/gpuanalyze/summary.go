@@ -15,7 +15,9 @@ func summaryCommand() *command {
 		long: `
 What a trace is: command, host, devices, processes, threads, events by kind, layer
 and function, what was lost or not recorded, the peak of each device (used and
-acquired are exact, NVML's is sampled) and process, and failed allocations.`,
+acquired are exact, NVML's is sampled) and process, and failed allocations: where
+they were, and the command that says what was live then. With --from and --to
+every number is that of the time in between.`,
 		examples: []string{
 			"gpuanalyze summary train.gpurec",
 			"gpuanalyze summary --json --from scope:step#3 --to scope:step#3 train.gpurec",
