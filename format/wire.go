@@ -207,7 +207,8 @@ type WireHello struct {
 }
 
 // Environment variables: how gpurec speaks to the hook in a traced process.
-// Only GPUREC_ names, LD_PRELOAD, NVTX_INJECTION64_PATH and PYTHONPATH are set.
+// Only GPUREC_ names, LD_PRELOAD, NVTX_INJECTION64_PATH and PYTHONPATH are set,
+// and with a simulated GPU LD_LIBRARY_PATH.
 const (
 	EnvSocket    = "GPUREC_SOCKET" // absolute path of the recorder's socket; without it the hook is inert
 	EnvStacks    = "GPUREC_STACKS" // auto, none, python, native, both

@@ -4,8 +4,8 @@ import "math/bits"
 
 // An index finds the slot of a live allocation by its key: a hash table with
 // open addressing, linear probing and backward-shift deletion. A Go map does
-// the same and is the larger half of the fold's time: six look-ups for an alloc
-// and its free, at 20 ns, against 3 ns here (live set of 4,096, EPYC).
+// the same, but an alloc and its free look up six times: 16 ns each here, 42 ns
+// in a map (BenchmarkIndex, live set of 4,096, EPYC).
 type index struct {
 	entries []entry // a power of two
 	n       int
