@@ -62,11 +62,11 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    def __init__(self):
+    def __init__(self, layers):
         super().__init__()
         self.tokens = nn.Embedding(VOCABULARY, WIDTH)
         self.places = nn.Embedding(LENGTH, WIDTH)
-        self.blocks = nn.Sequential(*[Block() for _ in range(LAYERS)])
+        self.blocks = nn.Sequential(*[Block() for _ in range(layers)])
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, ids):
@@ -109,10 +109,10 @@ def loss_of(model, ids):
     return F.cross_entropy(logits.reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1))
 
 
-def train(steps):
+def train(steps, layers):
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
-    model = Transformer().cuda()
+    model = Transformer(layers).cuda()
     moment("model")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     for step in range(steps):
@@ -182,6 +182,7 @@ def own_tensors(count):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--layers", type=int, default=LAYERS)
     parser.add_argument("--own", type=int, default=0, metavar="N", help="first make N tensors and count them")
     args = parser.parse_args()
     print(
@@ -200,7 +201,7 @@ def main():
     if args.own:
         own_tensors(args.own)
     if args.steps:
-        train(args.steps)
+        train(args.steps, args.layers)
     return 0
 
 
