@@ -5,33 +5,24 @@
 
 EXPORT int gpurec_active(void) { return gpurec_config.on && !__atomic_load_n(&gpurec_off, __ATOMIC_RELAXED); }
 
-static struct thread *begin(int *err)
-{
-	*err = errno;
-	struct thread *t = gpurec_enter();
-	if (t)
-		t->ndefs = 0;
-	return t;
-}
-
 static void scope(unsigned kind, uint64_t id, const char *name, const char *domain)
 {
-	int err;
-	struct thread *t = begin(&err);
+	struct thread *t = gpurec_enter();
 	if (t == NULL)
 		return;
-	struct record r;
-	memset(&r, 0, sizeof r);
-	r.s.kind = (uint8_t)kind;
-	r.s.api = GPUREC_API_SCOPE;
-	r.s.device = -1;
-	r.s.name = gpurec_def_name(t, name);
-	r.s.domain = gpurec_def_name(t, domain);
-	r.s.depth = -1;
-	r.s.range = id;
-	gpurec_publish(t, &r, 1, 0);
+	uint64_t text = gpurec_def_name(t, name), of = gpurec_def_name(t, domain);
+	struct record *r = gpurec_record(t, 1, false);
+	r->s = (gpurec_scope){
+		.kind = (uint8_t)kind,
+		.api = GPUREC_API_SCOPE,
+		.device = -1,
+		.name = text,
+		.domain = of,
+		.depth = -1,
+		.range = id,
+	};
+	gpurec_publish(t, r, 1);
 	gpurec_leave();
-	errno = err;
 }
 
 EXPORT uint64_t gpurec_scope_begin(const char *name, const char *domain)
@@ -71,52 +62,45 @@ EXPORT void gpurec_pool_leave(void)
 		gpurec_tls.pool--;
 }
 
-static void pool(struct record *r, uint32_t api, int32_t device, int32_t skip)
+/* What an alloc and a free say alike: e and c have the rest. */
+static void pool(gpurec_event e, gpurec_call c, int32_t device, int32_t skip)
 {
-	int err;
-	struct thread *t = begin(&err);
+	struct thread *t = gpurec_enter();
 	if (t == NULL)
 		return;
-	bool driver = api == GPUREC_API_CUPY_ALLOC || api == GPUREC_API_GO_ALLOC || api == GPUREC_API_GO_FREE;
-	r->e.layer = driver ? GPUREC_LAYER_DRIVER : GPUREC_LAYER_POOL;
-	r->e.class = GPUREC_CLASS_DEVICE;
-	r->e.api = (uint16_t)api;
-	r->e.device = gpurec_def_device(t, device, false);
-	r->e.stack = gpurec_def_stack(t, skip);
-	r->c.free = -1;
-	gpurec_publish(t, r, 2, 0);
+	bool driver = e.api == GPUREC_API_CUPY_ALLOC || e.api == GPUREC_API_GO_ALLOC || e.api == GPUREC_API_GO_FREE;
+	e.layer = driver ? GPUREC_LAYER_DRIVER : GPUREC_LAYER_POOL;
+	e.class = GPUREC_CLASS_DEVICE;
+	e.device = gpurec_device(t, device, false);
+	e.stack = gpurec_stack(t, skip);
+	struct record *r = gpurec_record(t, 2, e.kind == GPUREC_KIND_ALLOC);
+	r->e = e;
+	r->c = c;
+	gpurec_publish(t, r, 2);
 	gpurec_leave();
-	errno = err;
 }
 
 EXPORT void gpurec_pool_alloc(uint32_t api, int32_t device, uint64_t address, uint64_t object, int64_t requested, int64_t size,
                               int64_t duration_ns, int32_t status, uint32_t flags, int32_t skip_frames)
 {
-	struct record r;
-	memset(&r, 0, sizeof r);
-	r.e.kind = status == 0 ? GPUREC_KIND_ALLOC : GPUREC_KIND_ALLOC_FAILED;
 	if (gpurec_tls.pool > 0)
 		flags |= api == GPUREC_API_CUPY_ALLOC ? GPUREC_FLAG_INPOOL : GPUREC_FLAG_NESTED;
 	if (api == GPUREC_API_CUPY_ALLOC)
 		flags |= GPUREC_FLAG_ECHO;
-	r.e.flags = (uint16_t)flags;
-	r.e.address = address;
-	r.e.size = size;
-	r.e.a = requested;
-	r.e.b = object;
-	r.c.duration = duration_ns;
-	r.c.status = status;
-	pool(&r, api, device, skip_frames);
+	gpurec_event e = {
+		.kind = status == 0 ? GPUREC_KIND_ALLOC : GPUREC_KIND_ALLOC_FAILED,
+		.flags = (uint16_t)flags,
+		.api = (uint16_t)api,
+		.address = address,
+		.size = size > 0 || status != 0 ? size : 0, /* the reader closes a lane with less; a program may say anything */
+		.a = requested,
+		.b = object,
+	};
+	pool(e, (gpurec_call){.duration = duration_ns, .free = -1, .status = status}, device, skip_frames);
 }
 
 EXPORT void gpurec_pool_free(uint32_t api, int32_t device, uint64_t address, uint64_t object, int32_t skip_frames)
 {
-	struct record r;
-	memset(&r, 0, sizeof r);
-	r.e.kind = GPUREC_KIND_FREE;
-	r.e.address = address;
-	r.e.size = r.e.a = -1;
-	r.e.b = object;
-	r.c.duration = -1;
-	pool(&r, api, device, skip_frames);
+	gpurec_event e = {.kind = GPUREC_KIND_FREE, .api = (uint16_t)api, .address = address, .size = -1, .a = -1, .b = object};
+	pool(e, (gpurec_call){.duration = -1, .free = -1}, device, skip_frames);
 }

@@ -134,7 +134,7 @@ static CUresult primary_reset(unsigned api, CUresult (*real)(CUdevice), CUdevice
 	struct call c;
 	if (!call_begin(&c, api, 0, -1))
 		return real(device);
-	c.r.e.device = gpurec_def_device(c.t, device, true);
+	c.r.e.device = gpurec_device(c.t, device, true);
 	call_give(&c);
 	CUresult status = real(device);
 	call_gave(&c, status);
@@ -158,9 +158,9 @@ static CUresult primary_release(unsigned api, CUresult (*real)(CUdevice), CUdevi
 	int active = 1;
 	if (status == SUCCESS && gpurec_still(c.t) && gpurec_asked.cuDevicePrimaryCtxGetState &&
 	    gpurec_asked.cuDevicePrimaryCtxGetState(device, &flags, &active) == SUCCESS && active == 0) {
-		c.r.e.device = gpurec_def_device(c.t, device, true);
+		c.r.e.device = gpurec_device(c.t, device, true);
 		c.r.e.a = -1;
-		gpurec_publish(c.t, &c.r, 2, 0);
+		gpurec_publish_copy(c.t, &c.r, 2, 0);
 	}
 	call_end(&c);
 	return status;

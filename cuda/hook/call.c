@@ -29,10 +29,9 @@ bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size)
 	c->r.c.free = -1;
 	if (gpurec_tls.pool > 0) /* a driver's own pool inside another pool's alloc is that pool's segment */
 		c->r.e.flags = GPUREC_FLAG_INPOOL | (h->layer == GPUREC_LAYER_POOL ? GPUREC_FLAG_NESTED : 0);
-	t->ndefs = 0;
 	if (unlikely(gpurec_python == 0 && (t->seq & (t->seq - 1)) == 0))
 		gpurec_python_find(); /* a program may start an interpreter late; ever more seldom looked for */
-	c->r.e.stack = gpurec_def_stack(t, 0);
+	c->r.e.stack = gpurec_stack(t, 0);
 
 	gpurec_call_slot *slot = &t->lane->call;
 	slot->api = (uint16_t)api;
@@ -71,7 +70,7 @@ void call_where(struct call *c)
 	if (gpurec_asked.cuCtxGetCurrent && gpurec_asked.cuCtxGetCurrent(&ctx) == SUCCESS)
 		c->r.c.cuctx = (uintptr_t)ctx;
 	if (c->r.e.device < 0 && ctx != NULL && gpurec_asked.cuCtxGetDevice && gpurec_asked.cuCtxGetDevice(&device) == SUCCESS)
-		c->r.e.device = gpurec_def_device(c->t, device, true);
+		c->r.e.device = gpurec_device(c->t, device, true);
 }
 
 /* After a real call that takes memory: r.e.address, object and size are set. */
@@ -86,7 +85,7 @@ void call_took(struct call *c, CUresult status)
 		}
 		c->r.c.status = status;
 		call_where(c);
-		gpurec_publish(c->t, &c->r, 2, c->start);
+		gpurec_publish_copy(c->t, &c->r, 2, c->start);
 	}
 	call_end(c);
 }
@@ -96,7 +95,7 @@ void call_give(struct call *c)
 {
 	c->r.e.size = c->r.e.kind == GPUREC_KIND_UNMAP ? c->r.e.size : -1; /* replay knows what the address holds */
 	c->r.e.a = -1;
-	if (gpurec_publish(c->t, &c->r, 2, 0))
+	if (gpurec_publish_copy(c->t, &c->r, 2, 0))
 		c->start = c->r.e.time;
 	errno = c->err;
 }
@@ -111,7 +110,7 @@ void call_gave(struct call *c, CUresult status)
 		c->r.e.kind = failed ? GPUREC_KIND_FREE_FAILED : GPUREC_KIND_FREE_DONE;
 		c->r.c.duration = (int64_t)duration;
 		c->r.c.status = status;
-		gpurec_publish(c->t, &c->r, 2, 0);
+		gpurec_publish_copy(c->t, &c->r, 2, 0);
 	}
 	call_end(c);
 }

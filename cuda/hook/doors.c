@@ -264,12 +264,10 @@ static void note_unhooked(const char *name)
 		struct thread *t = gpurec_enter();
 		if (t == NULL)
 			return;
-		struct record r;
-		memset(&r, 0, sizeof r);
-		r.s.kind = GPUREC_KIND_UNHOOKED;
-		r.s.device = -1;
-		r.s.name = gpurec_def_name(t, unhooked[i]);
-		if (gpurec_publish(t, &r, 1, 0))
+		uint64_t text = gpurec_def_name(t, unhooked[i]);
+		struct record *r = gpurec_record(t, 1, false);
+		r->s = (gpurec_scope){.kind = GPUREC_KIND_UNHOOKED, .device = -1, .name = text};
+		if (gpurec_publish(t, r, 1))
 			__atomic_store_n(&noted[i], true, __ATOMIC_RELAXED);
 		gpurec_leave();
 		return;

@@ -195,7 +195,7 @@ static CUresult create(unsigned api, CUresult (*real)(uint64_t *, size_t, const 
 	if (status == SUCCESS)
 		c.r.e.b = *handle;
 	if (at.location_type == LOCATION_DEVICE) {
-		c.r.e.device = gpurec_def_device(c.t, at.location_id, true);
+		c.r.e.device = gpurec_device(c.t, at.location_id, true);
 	} else if (at.location_type >= LOCATION_HOST && at.location_type <= LOCATION_HOST_NUMA_CURRENT) {
 		c.r.e.layer = GPUREC_LAYER_HOST;
 		c.r.e.class = GPUREC_CLASS_PINNED;

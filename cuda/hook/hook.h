@@ -27,6 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include "gpurec.h"
 #include "wire.h"
@@ -71,29 +72,43 @@ struct def {
 	const void *from; /* the code object, the text */
 };
 
+/* One event: a gpurec_event (or scope, thread), and a gpurec_call when it is two slots. */
+struct record {
+	union {
+		gpurec_event e;
+		gpurec_scope s;
+		gpurec_thread t;
+	};
+	gpurec_call c;
+};
+_Static_assert(sizeof(struct record) == 2 * GPUREC_SLOT_SIZE, "a record is two slots");
+
 /*
  * What a lane's present thread knows. It belongs to the lane: the next thread
- * that gets the lane inherits what has been sent.
+ * that gets the lane inherits what has been sent. What every event needs comes
+ * first, in two cache lines.
  */
 struct thread {
 	gpurec_lane *lane; /* NULL: not born yet */
 	unsigned char *ring;
 	uint64_t capacity;
-	uint64_t head; /* the lane's, privately */
-	uint64_t tail; /* the consumer's when last looked at */
+	uint64_t head;     /* the lane's, privately */
+	uint64_t clear[2]; /* up to here a record needs no look at the tail and no pad; [1] an Alloc */
 	uint64_t seq;
+	uint32_t epoch;
+	unsigned ndefs;
+
+	uint64_t devices; /* ordinals whose definition has been sent */
+	uint64_t tail;    /* the consumer's when last looked at */
 	uint64_t born;
 	uint64_t retry; /* no birth before this time */
 	uint64_t wait_from, waited; /* the present second of waiting */
 	uint64_t held;              /* ns waited in all */
-	uint32_t epoch;
 	uint32_t tid;
 	bool begun; /* its ThreadBegin is in the lane */
 	unsigned slot;
-	uint64_t devices; /* ordinals whose definition has been sent */
-
-	unsigned ndefs;
 	unsigned nframes, frames_dropped;
+	struct record spare; /* a record whose place in the ring is not clear yet */
 	struct def defs[MAX_DEFS];
 	gpurec_frame frames[GPUREC_MAX_FRAMES]; /* innermost first */
 	const void *codes[GPUREC_MAX_FRAMES];
@@ -119,12 +134,36 @@ struct tls {
 };
 extern __thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+/* Where the generation stands that a thread's block must be of; see thread.c. */
+extern const uint32_t *gpurec_generation;
+extern bool gpurec_off; /* no recorder: for good */
+
+struct thread *gpurec_enter_slow(void);
+
 /*
- * Every event begins with gpurec_enter and ends with gpurec_leave. NULL: this
- * is not to be recorded (off, nested, or no lane: then it has been counted).
+ * Every event begins with gpurec_enter and ends with gpurec_leave; in between
+ * errno stays as it is. NULL: this is not to be recorded (off, nested, or no
+ * lane: then it has been counted). A signal's handler between the two is nested.
  */
-struct thread *gpurec_enter(void);
-static inline void gpurec_leave(void) { gpurec_tls.depth--; }
+static inline struct thread *gpurec_enter(void)
+{
+	struct tls *tls = &gpurec_tls;
+	struct thread *t = tls->self;
+	if (unlikely(t == NULL || tls->depth != 0 || tls->generation != __atomic_load_n(__atomic_load_n(&gpurec_generation, __ATOMIC_RELAXED), __ATOMIC_ACQUIRE) ||
+	             __atomic_load_n(&gpurec_off, __ATOMIC_RELAXED) || t->lane == NULL ||
+	             t->epoch != __atomic_load_n(&t->lane->epoch, __ATOMIC_RELAXED)))
+		return gpurec_enter_slow();
+	tls->depth = 1;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	t->ndefs = 0;
+	return t;
+}
+
+static inline void gpurec_leave(void)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	gpurec_tls.depth--;
+}
 
 /* Whether t is still this thread's: false in a child forked since. */
 bool gpurec_still(struct thread *t);
@@ -137,31 +176,82 @@ void *gpurec_keep(size_t bytes);
 
 /* ---- lane.c ------------------------------------------------------------ */
 
-extern bool gpurec_off; /* no recorder: for good */
 extern uint64_t gpurec_missed; /* events lost while the process has no lane at all */
 
-uint64_t gpurec_now(void);
 bool gpurec_lane_birth(struct thread *t);
 void gpurec_lane_reset(void); /* in a child: no lanes yet */
 void gpurec_lane_forget(struct thread *t, uint32_t epoch); /* the recorder has forgotten what was sent */
 
-/* One event: a gpurec_event (or scope, thread), and a gpurec_call when it is two slots. */
-struct record {
-	union {
-		gpurec_event e;
-		gpurec_scope s;
-		gpurec_thread t;
-	};
-	gpurec_call c;
-};
-_Static_assert(sizeof(struct record) == 2 * GPUREC_SLOT_SIZE, "a record is two slots");
+static inline uint64_t gpurec_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * The order of publishing is what the recorder's watermark stands on:
+ *
+ *  1 busy = 1, a plain store before the clock in program order
+ *  2 the clock
+ *  3 what is still to be written into the ring
+ *  4 head, with release
+ *  5 busy = 0
+ *
+ * gpurec_open is 1 and 2, gpurec_shut 4 and 5. In between is no call that could
+ * wait, no walk and no lock. A busy word set after the clock read let 241 of 72
+ * million events come late when tried.
+ */
+static inline uint64_t gpurec_open(struct thread *t)
+{
+	__atomic_store_n(&t->lane->busy, 1, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return gpurec_now();
+}
+
+static inline void gpurec_shut(struct thread *t, uint64_t head)
+{
+	t->head = head;
+	__atomic_store_n(&t->lane->head, head, __ATOMIC_RELEASE); /* pairs with the load in Consumer.Read */
+	__atomic_store_n(&t->lane->busy, 0, __ATOMIC_RELEASE);
+}
 
 /*
  * Publishes the waiting definitions and r together, or drops them together and
  * counts one. start is the time before a call (its duration is then taken here),
- * or 0. r's time and seq are filled in.
+ * or 0. r's time and seq are filled in. errno stays as it is.
  */
-bool gpurec_publish(struct thread *t, struct record *r, unsigned slots, uint64_t start);
+bool gpurec_publish_copy(struct thread *t, struct record *r, unsigned slots, uint64_t start);
+
+/*
+ * An event is written where it will lie: gpurec_record gives its place in the
+ * ring, or t->spare where definitions come first or room is to be found. Then
+ * the caller fills in all of it but time, seq and slots, and gpurec_publish
+ * publishes it, or drops it with its definitions and counts one. What lies
+ * beyond the head is nobody's, so that this needs no busy word; and the line
+ * travels to this core while the clock is read. (Built on the stack and copied,
+ * an event cost its copy a stall besides: wide loads of what narrow stores had
+ * just written.)
+ */
+static inline struct record *gpurec_record(struct thread *t, unsigned slots, bool alloc)
+{
+	if (unlikely(t->ndefs != 0 || t->head + slots * GPUREC_SLOT_SIZE > t->clear[alloc]))
+		return &t->spare;
+	return (struct record *)(t->ring + (t->head & (t->capacity - 1)));
+}
+
+static inline bool gpurec_publish(struct thread *t, struct record *r, unsigned slots)
+{
+	if (unlikely(r == &t->spare))
+		return gpurec_publish_copy(t, r, slots, 0);
+	uint64_t now = gpurec_open(t);
+	r->e.time = now;
+	r->e.seq = (uint32_t)t->seq++;
+	r->e.slots = (uint16_t)slots;
+	__atomic_store_n(&t->lane->seq, t->seq, __ATOMIC_RELAXED);
+	gpurec_shut(t, t->head + slots * GPUREC_SLOT_SIZE);
+	return true;
+}
 
 /* Publishes the waiting definitions alone; what does not fit keeps waiting. */
 void gpurec_publish_defs(struct thread *t);
@@ -173,6 +263,19 @@ uint64_t gpurec_def_stack(struct thread *t, int skip);
 uint64_t gpurec_def_name(struct thread *t, const char *text);
 uint64_t gpurec_def_text(struct thread *t, const void *text, size_t bytes, unsigned unit);
 int16_t gpurec_def_device(struct thread *t, int ordinal, bool ask);
+
+/* What each event calls: mostly there is nothing to define. */
+static inline uint64_t gpurec_stack(struct thread *t, int skip)
+{
+	return gpurec_config.stacks ? gpurec_def_stack(t, skip) : 0;
+}
+
+static inline int16_t gpurec_device(struct thread *t, int ordinal, bool ask)
+{
+	if (likely((unsigned)ordinal < 64 && t->devices >> ordinal & 1))
+		return (int16_t)ordinal;
+	return gpurec_def_device(t, ordinal, ask);
+}
 
 uint64_t gpurec_text_hash(const void *text, size_t bytes, unsigned unit);
 void gpurec_def_write(const struct thread *t, const struct def *d, unsigned char *to);

@@ -46,13 +46,6 @@ uint64_t gpurec_missed;
 static uint64_t lane_bytes;   /* of this process */
 static uint64_t start_time;   /* of this process, 0 not read yet */
 
-uint64_t gpurec_now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
-}
-
 void gpurec_lane_reset(void)
 {
 	lane_bytes = 0;
@@ -227,6 +220,7 @@ bool gpurec_lane_birth(struct thread *t)
 	t->ring = (unsigned char *)p + GPUREC_LANE_HEADER_SIZE;
 	t->capacity = capacity;
 	t->head = t->tail = t->seq = 0;
+	t->clear[0] = t->clear[1] = 0;
 	t->born = hello.monotonic;
 	t->retry = 0;
 	__atomic_store_n(&t->lane, lane, __ATOMIC_RELEASE);
@@ -313,24 +307,11 @@ static void pad(const struct thread *t, uint64_t from, uint64_t to)
 		memcpy(at(t, from), &h, sizeof h);
 }
 
-/*
- * Writes defs[0, n) and then r, which may be NULL, and publishes them together.
- * There is room. The order is what the recorder's watermark stands on:
- *
- *  1 busy = 1, a plain store before the clock in program order
- *  2 the clock
- *  3 the copy
- *  4 head, with release
- *  5 busy = 0
- *
- * Between 1 and 5 is no call that could wait, no walk and no lock. A busy word
- * set after the clock read let 241 of 72 million events come late when tried.
- */
+/* Writes defs[0, n) and then r, which may be NULL, and publishes them together.
+ * There is room. The order is gpurec_open's. */
 static void write_all(struct thread *t, unsigned n, struct record *r, unsigned slots, uint64_t start)
 {
-	__atomic_store_n(&t->lane->busy, 1, __ATOMIC_RELAXED);
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	uint64_t now = gpurec_now(), to = t->head;
+	uint64_t now = gpurec_open(t), to = t->head;
 	for (unsigned i = 0; i < n; i++) {
 		const struct def *d = &t->defs[i];
 		uint64_t here = place(t, to, d->bytes);
@@ -352,9 +333,19 @@ static void write_all(struct thread *t, unsigned n, struct record *r, unsigned s
 		to = here + bytes;
 		__atomic_store_n(&t->lane->seq, t->seq, __ATOMIC_RELAXED);
 	}
-	t->head = to;
-	__atomic_store_n(&t->lane->head, to, __ATOMIC_RELEASE); /* pairs with the load in Consumer.Read */
-	__atomic_store_n(&t->lane->busy, 0, __ATOMIC_RELEASE);
+	gpurec_shut(t, to);
+}
+
+/* Sets how far the next records need not look: to the ring's end, or to where
+ * there may be no room. */
+static void look_ahead(struct thread *t)
+{
+	uint64_t end = (t->head & ~(t->capacity - 1)) + t->capacity, reserve = t->capacity / 8;
+	if (t->head + sizeof(struct record) > t->tail + t->capacity - reserve)
+		t->tail = __atomic_load_n(&t->lane->tail, __ATOMIC_ACQUIRE); /* pairs with the store in Consumer.Read */
+	uint64_t room = t->tail + t->capacity;
+	t->clear[0] = room < end ? room : end;
+	t->clear[1] = room - reserve < end ? room - reserve : end;
 }
 
 static void forget_defs(struct thread *t, unsigned n)
@@ -414,13 +405,14 @@ static bool begin(struct thread *t)
 	return true;
 }
 
-bool gpurec_publish(struct thread *t, struct record *r, unsigned slots, uint64_t start)
+bool gpurec_publish_copy(struct thread *t, struct record *r, unsigned slots, uint64_t start)
 {
 	/* How long a free took is worth neither a wait nor the room of a Free, and
 	 * its loss is no event's: it is left out uncounted. */
 	bool extra = r->e.kind == GPUREC_KIND_FREE_DONE;
 	bool alloc = r->e.kind == GPUREC_KIND_ALLOC || extra, ok = true;
 	uint64_t bytes = (uint64_t)slots * GPUREC_SLOT_SIZE, before = t->held;
+	int err = errno;
 
 	if (alloc && r->e.size < 0)
 		r->e.size = 0; /* the reader closes a lane that says so; a program may say anything */
@@ -432,15 +424,18 @@ bool gpurec_publish(struct thread *t, struct record *r, unsigned slots, uint64_t
 	while (ok && t->ndefs > 0 && plan(t, t->ndefs, bytes) - t->head > t->capacity / 4 + bytes)
 		ok = publish_some(t) > 0;
 	uint64_t end = plan(t, t->ndefs, bytes);
-	if (!ok || (!fits(t, end, alloc) && (extra || !wait_for_room(t, end, alloc)))) {
+	if (ok && (fits(t, end, alloc) || (!extra && wait_for_room(t, end, alloc)))) {
+		if (start)
+			start += t->held - before; /* a call's duration is the call's alone */
+		write_all(t, t->ndefs, r, slots, start);
+		forget_defs(t, t->ndefs);
+		look_ahead(t);
+	} else {
+		ok = false;
 		if (!extra)
 			refuse(t);
 		t->ndefs = 0;
-		return false;
 	}
-	if (start)
-		start += t->held - before; /* a call's duration is the call's alone */
-	write_all(t, t->ndefs, r, slots, start);
-	forget_defs(t, t->ndefs);
-	return true;
+	errno = err;
+	return ok;
 }

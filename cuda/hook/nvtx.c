@@ -144,31 +144,29 @@ static const struct attributes *for_next(const struct attributes *a, struct attr
 
 static void emit(struct thread *t, unsigned kind, const struct handle *domain, const struct text *name, int depth, uint64_t range)
 {
-	struct record r;
-	memset(&r, 0, sizeof r);
-	t->ndefs = 0;
-	r.s.kind = (uint8_t)kind;
-	r.s.api = GPUREC_API_NVTX;
-	r.s.flags = range ? GPUREC_FLAG_RANGE : 0;
-	r.s.device = -1;
-	if (name)
-		r.s.name = gpurec_def_text(t, name->p ? name->p : "", name->bytes, name->unit);
-	if (domain)
-		r.s.domain = gpurec_def_text(t, domain->text, domain->bytes, domain->unit);
-	r.s.depth = depth;
-	r.s.range = range;
-	gpurec_publish(t, &r, 1, 0);
+	uint64_t text = name ? gpurec_def_text(t, name->p ? name->p : "", name->bytes, name->unit) : 0;
+	uint64_t of = domain ? gpurec_def_text(t, domain->text, domain->bytes, domain->unit) : 0;
+	struct record *r = gpurec_record(t, 1, false);
+	r->s = (gpurec_scope){
+		.kind = (uint8_t)kind,
+		.flags = range ? GPUREC_FLAG_RANGE : 0,
+		.api = GPUREC_API_NVTX,
+		.device = -1,
+		.name = text,
+		.domain = of,
+		.depth = depth,
+		.range = range,
+	};
+	gpurec_publish(t, r, 1);
 }
 
 static void mark(const struct handle *domain, struct text name)
 {
-	int err = errno;
 	struct thread *t = gpurec_enter();
 	if (t == NULL)
 		return;
 	emit(t, GPUREC_KIND_MARK, domain, &name, -1, 0);
 	gpurec_leave();
-	errno = err;
 }
 
 /* The depth of this thread's open pushes in a domain; NULL where too many have some. */
@@ -193,7 +191,6 @@ static int *depth_of(struct thread *t, const struct handle *domain)
 /* Both return the depth of the range, which programs may print: hence the real one. */
 static int push(const struct handle *domain, struct text name)
 {
-	int err = errno;
 	struct thread *t = gpurec_enter();
 	if (t == NULL)
 		return NO_TRACKING;
@@ -201,13 +198,11 @@ static int push(const struct handle *domain, struct text name)
 	if (depth)
 		emit(t, GPUREC_KIND_SCOPE_BEGIN, domain, &name, at, 0);
 	gpurec_leave();
-	errno = err;
 	return at;
 }
 
 static int pop(const struct handle *domain)
 {
-	int err = errno;
 	struct thread *t = gpurec_enter();
 	if (t == NULL)
 		return NO_TRACKING;
@@ -217,14 +212,12 @@ static int pop(const struct handle *domain)
 		emit(t, GPUREC_KIND_SCOPE_END, domain, NULL, at, 0);
 	}
 	gpurec_leave();
-	errno = err;
 	return at;
 }
 
 /* A range may end on another thread. The other tool's id, where it gave one, is ours too. */
 static uint64_t range_start(const struct handle *domain, struct text name, uint64_t id)
 {
-	int err = errno;
 	struct thread *t = gpurec_enter();
 	if (id == 0)
 		id = gpurec_unique();
@@ -232,19 +225,16 @@ static uint64_t range_start(const struct handle *domain, struct text name, uint6
 		return id;
 	emit(t, GPUREC_KIND_SCOPE_BEGIN, domain, &name, -1, id);
 	gpurec_leave();
-	errno = err;
 	return id;
 }
 
 static void range_end(const struct handle *domain, uint64_t id)
 {
-	int err = errno;
 	struct thread *t = id ? gpurec_enter() : NULL;
 	if (t == NULL)
 		return;
 	emit(t, GPUREC_KIND_SCOPE_END, domain, NULL, -1, id);
 	gpurec_leave();
-	errno = err;
 }
 
 /* ---- the functions of the two modules ------------------------------------------------ */

@@ -109,7 +109,7 @@ static struct {
 	uint32_t state; /* 0 not asked, 1 being written, 2 known */
 } devices[64];
 
-static void ask(int ordinal)
+static __attribute__((noinline)) void ask(int ordinal)
 {
 	gpurec_device_def d;
 	memset(&d, 0, sizeof d);
@@ -138,8 +138,6 @@ int16_t gpurec_def_device(struct thread *t, int ordinal, bool may_ask)
 {
 	if (ordinal < 0 || ordinal >= 64)
 		return ordinal < 0 || ordinal > INT16_MAX ? -1 : (int16_t)ordinal;
-	if (likely(t->devices & 1ull << ordinal))
-		return (int16_t)ordinal;
 	uint32_t *state = &devices[ordinal].state;
 	if (__atomic_load_n(state, __ATOMIC_ACQUIRE) == 0 && may_ask)
 		ask(ordinal);
@@ -152,8 +150,6 @@ int16_t gpurec_def_device(struct thread *t, int ordinal, bool may_ask)
 
 uint64_t gpurec_def_stack(struct thread *t, int skip)
 {
-	if (!gpurec_config.stacks)
-		return 0;
 	unsigned n = gpurec_python_walk(t, gpurec_config.max_frames, skip);
 	if (n == 0)
 		return 0;

@@ -31,6 +31,8 @@ __thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), visibil
 enum { NONE = 0, CHANGING = 1, FIRST_GENERATION = 2 };
 
 static uint32_t *wiped;       /* the page; NULL before the first event */
+static const uint32_t never = NONE;
+const uint32_t *gpurec_generation = &never; /* wiped, where it is a page that the kernel wipes */
 static uint32_t generations;  /* in common memory: a child goes on counting */
 static uint32_t generation_here; /* where no page can be wiped: of this pid */
 static int32_t pid_here;
@@ -90,8 +92,12 @@ static bool make_page(void)
 	}
 	__atomic_store_n(page, first, __ATOMIC_RELEASE);
 	uint32_t *none = NULL;
-	if (!__atomic_compare_exchange_n(&wiped, &none, page, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && page != &generation_here)
-		syscall(SYS_munmap, page, 4096);
+	if (!__atomic_compare_exchange_n(&wiped, &none, page, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		if (page != &generation_here)
+			syscall(SYS_munmap, page, 4096);
+	} else if (page != &generation_here) {
+		__atomic_store_n(&gpurec_generation, page, __ATOMIC_RELEASE);
+	}
 	return true;
 }
 
@@ -144,6 +150,7 @@ static void thread_ends(void *unused)
 		__atomic_store_n(&t->lane->call.since, 0, __ATOMIC_RELAXED);
 	t->ndefs = 0;
 	t->begun = false;
+	t->clear[0] = t->clear[1] = 0;
 	t->ndomains = 0;
 	__atomic_store_n(&taken[t->slot], 0, __ATOMIC_RELEASE);
 }
@@ -235,28 +242,36 @@ static void miss(void)
 	__atomic_fetch_add(&gpurec_missed, 1, __ATOMIC_RELAXED);
 }
 
-struct thread *gpurec_enter(void)
+/* A birth that failed is tried again at the first event 100 ms later. */
+static bool born(struct thread *t)
+{
+	if (t->retry != 0 && gpurec_now() < t->retry)
+		return false;
+	if (gpurec_lane_birth(t))
+		return true;
+	t->retry = gpurec_now() + RETRY_NS;
+	return false;
+}
+
+struct thread *gpurec_enter_slow(void)
 {
 	if (!gpurec_config.on || gpurec_tls.depth > 0 || __atomic_load_n(&gpurec_off, __ATOMIC_RELAXED))
 		return NULL;
 	gpurec_tls.depth++;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	int err = errno;
 	struct thread *t = mine();
-	if (unlikely(t == NULL || t->lane == NULL)) {
-		if (t == NULL || (t->retry != 0 && gpurec_now() < t->retry) || !gpurec_lane_birth(t)) {
-			if (t != NULL)
-				t->retry = gpurec_now() + RETRY_NS;
-			miss();
-			gpurec_tls.depth--;
-			t = NULL;
-		}
-		errno = err;
-	}
-	if (likely(t != NULL)) {
+	if (t == NULL || (t->lane == NULL && !born(t))) {
+		miss();
+		gpurec_leave();
+		t = NULL;
+	} else {
 		uint32_t epoch = __atomic_load_n(&t->lane->epoch, __ATOMIC_RELAXED);
-		if (unlikely(epoch != t->epoch))
+		if (epoch != t->epoch)
 			gpurec_lane_forget(t, epoch);
+		t->ndefs = 0;
 	}
+	errno = err;
 	return t;
 }
 

@@ -62,10 +62,10 @@ void gpurec_torch_find(void)
 	__atomic_store_n(&looked, true, __ATOMIC_RELEASE);
 }
 
-static void *real(void **which)
+/* Loaded under another name, or linked into the program: a look costs 30 µs. */
+static void *look(void **which)
 {
-	if (unlikely(!__atomic_load_n(&looked, __ATOMIC_ACQUIRE))) {
-		/* Loaded under another name, or linked into the program: a look costs 30 µs. */
+	if (!__atomic_load_n(&looked, __ATOMIC_ACQUIRE)) {
 		uint32_t n = __atomic_add_fetch(&in_vain, 1, __ATOMIC_RELAXED);
 		if ((n & (n - 1)) == 0) {
 			int err = errno;
@@ -76,30 +76,39 @@ static void *real(void **which)
 	return __atomic_load_n(which, __ATOMIC_ACQUIRE);
 }
 
-static void record(unsigned kind, unsigned api, void *block, int64_t size, uint64_t allocated, uint64_t reserved, uint16_t device)
+static inline void *real(void **which)
 {
-	int err = errno;
-	struct thread *t = (device & 0xff) == DEVICE_CUDA ? gpurec_enter() : NULL;
+	void *p = __atomic_load_n(which, __ATOMIC_ACQUIRE);
+	return likely(p != NULL) ? p : look(which);
+}
+
+/* Inlined, so that what a kind decides is decided by the compiler. */
+static inline __attribute__((always_inline)) void record(unsigned kind, unsigned api, void *block, int64_t size, uint64_t allocated, uint64_t reserved, uint16_t device)
+{
+	if ((device & 0xff) != DEVICE_CUDA)
+		return;
+	struct thread *t = gpurec_enter();
 	if (t == NULL)
 		return;
-	struct record r;
-	r.e = (gpurec_event){
+	bool alloc = kind == GPUREC_KIND_ALLOC;
+	int16_t where = gpurec_device(t, (int8_t)(device >> 8), false);
+	uint64_t stack = gpurec_stack(t, 0);
+	struct record *r = gpurec_record(t, 1, alloc);
+	r->e = (gpurec_event){
 		.kind = (uint8_t)kind,
 		.layer = GPUREC_LAYER_POOL,
 		.class = GPUREC_CLASS_DEVICE,
-		.flags = gpurec_tls.pool > 0 && kind == GPUREC_KIND_ALLOC ? GPUREC_FLAG_NESTED : 0,
+		.flags = alloc && gpurec_tls.pool > 0 ? GPUREC_FLAG_NESTED : 0,
 		.api = (uint16_t)api,
+		.device = where,
+		.stack = stack,
 		.address = (uintptr_t)block,
 		.size = size,
 		.a = (int64_t)allocated,
 		.b = reserved,
 	};
-	t->ndefs = 0;
-	r.e.device = gpurec_def_device(t, (int8_t)(device >> 8), false);
-	r.e.stack = gpurec_def_stack(t, 0);
-	gpurec_publish(t, &r, 1, 0);
+	gpurec_publish(t, r, 1);
 	gpurec_leave();
-	errno = err;
 }
 
 void report_2_x(void *block, int64_t size, uint64_t allocated, uint64_t reserved, uint16_t device)
