@@ -56,9 +56,14 @@ func BenchmarkWrite(b *testing.B) {
 }
 
 func BenchmarkRead(b *testing.B) {
-	for _, rows := range []int{1000, MaxBatchRows} {
-		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+	for _, c := range []struct{ rows, threads int }{{1000, 1}, {MaxBatchRows, 1}, {MaxBatchRows, 8}} {
+		b.Run(fmt.Sprintf("rows=%d/threads=%d", c.rows, c.threads), func(b *testing.B) {
+			rows, threads := c.rows, c.threads
 			events := trainingEvents(MaxBatchRows * 8)
+			for i := range events {
+				events[i].Thread += uint32(i % threads)
+				events[i].Seq /= uint64(threads)
+			}
 			dir := filepath.Join(b.TempDir(), "t")
 			w, err := Create(dir, Meta{}, WriterOptions{BatchRows: rows})
 			if err != nil {
@@ -93,6 +98,31 @@ func BenchmarkRead(b *testing.B) {
 				r.Close()
 			}
 			b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mevents/s")
+		})
+	}
+}
+
+// BenchmarkSeq is what writing the numbers of a batch out takes, which every
+// reading of events pays for.
+func BenchmarkSeq(b *testing.B) {
+	for _, threads := range []int{1, 8, 1000} {
+		b.Run(fmt.Sprintf("threads=%d", threads), func(b *testing.B) {
+			events := trainingEvents(MaxBatchRows)
+			for i := range events {
+				events[i].Thread += uint32(i % threads)
+				events[i].Seq = 1 + uint64(i/threads)
+			}
+			rows, at := newBatch(eventsTable), *eventsTable.laneColumns()
+			addRows(rows, events)
+			var n numbering
+			packed := append([]byte{}, n.pack(rows, at)...)
+			for b.Loop() {
+				copy(rows.cols[at.seq].data, packed)
+				if err := n.unpack(rows, at); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/MaxBatchRows, "ns/event")
 		})
 	}
 }

@@ -39,8 +39,8 @@ const Unknown = -1
 // the moment before; for what gives it back, Time is the moment before.
 type Event struct {
 	Time      Time
-	Duration  int64 // ns, Unknown where a source reports once
-	Seq       uint64
+	Duration  int64  // ns, Unknown where a source reports once
+	Seq       uint64 // the lane's count of its events, below 2^63; 0 for a row that the recorder made
 	Address   uint64
 	Object    uint64 // pmem_id, VMM handle, CUarray; a scope's own range id; a device's ordinal
 	Size      int64  // bytes accounted, rounded as the layer rounds; Unknown for a Free (replay knows)

@@ -30,6 +30,7 @@ type tableFile struct {
 	rows   int64
 	blocks []fileBlock
 	buf    []byte
+	seqs   numbering
 }
 
 func createTable(disk Disk, path string, t *table, enc *zstd.Encoder) (*tableFile, error) {
@@ -76,6 +77,9 @@ func (w *tableFile) append(b *batch) error {
 		switch k.what {
 		case bufData:
 			src = b.cols[k.col].data
+			if s.lanes != nil && k.col == s.lanes.seq {
+				src = w.seqs.pack(b, *s.lanes)
+			}
 		case bufOffsets:
 			src = b.cols[k.col].offs
 		}
@@ -130,6 +134,7 @@ type tableReader struct {
 	dec    *zstd.Decoder
 	raw    []byte
 	same   []sameBuf
+	seqs   numbering
 	b      *batch
 	err    error
 }
@@ -262,7 +267,7 @@ func (r *tableReader) readHead() error {
 //     after the other, the body as long as they are and no longer than is left;
 //  4. the body: each buffer's own length is what the rows need, and decoding
 //     may not exceed it;
-//  5. the rules of text, and the numbers that have names.
+//  5. the rules of text and of seq, and the numbers that have names.
 func (r *tableReader) readBatch() error {
 	s := r.table.shape()
 	limit := r.size
@@ -359,6 +364,11 @@ func (r *tableReader) readBatch() error {
 	for i, c := range r.table.columns {
 		if c.cell == cellText {
 			if err := r.b.cols[i].checkText(int(rows)); err != nil {
+				return r.corrupt("column %s: %w", c.name, err)
+			}
+		}
+		if c.cell == cellSeq {
+			if err := r.seqs.unpack(r.b, *s.lanes); err != nil {
 				return r.corrupt("column %s: %w", c.name, err)
 			}
 		}
@@ -463,7 +473,7 @@ func (r *tableReader) decode(i int, raw []byte) (err error) {
 		return fmt.Errorf("decompress: %d bytes and not %d", len(out), n)
 	}
 	*dst = out
-	if len(raw) <= maxSame {
+	if len(raw) <= maxSame && r.table.columns[k.col].cell != cellSeq { // which does not stay as it was decoded
 		r.same[i] = sameBuf{append(r.same[i].raw, raw...), n}
 	}
 	return nil

@@ -31,6 +31,7 @@ const (
 	cellI32
 	cellU64
 	cellI64
+	cellSeq  // a lane's number, 64 bits: see seq.go
 	cellText // a string; UTF-8 with 32-bit offsets on disk
 )
 
@@ -46,6 +47,7 @@ var cells = [...]struct {
 	cellI32:  {4, arrow.PrimitiveTypes.Int32},
 	cellU64:  {8, arrow.PrimitiveTypes.Uint64},
 	cellI64:  {8, arrow.PrimitiveTypes.Int64},
+	cellSeq:  {8, arrow.PrimitiveTypes.Int64},
 	cellText: {4, arrow.BinaryTypes.String},
 }
 
@@ -136,7 +138,7 @@ var (
 		{"duration", cellI64, unsafe.Offsetof(Event{}.Duration), "ns", "of the call, -1 unknown", nil, 0, 0},
 		{"process", cellU32, unsafe.Offsetof(Event{}.Process), "", "id in processes", nil, 0, 0},
 		{"thread", cellU32, unsafe.Offsetof(Event{}.Thread), "", "the operating system's tid", nil, 0, 0},
-		{"seq", cellU64, unsafe.Offsetof(Event{}.Seq), "", "the lane's count", nil, 0, 0},
+		{"seq", cellSeq, unsafe.Offsetof(Event{}.Seq), "", "the thread's count of its events, lost ones included; -1: one more than the last of the same process and thread above; 0: a row that the recorder made", nil, 0, 0},
 		{"kind", cellU8, unsafe.Offsetof(Event{}.Kind), "", "what happened", kindValues, uint8(Alloc), kindCount - 1},
 		{"layer", cellU8, unsafe.Offsetof(Event{}.Layer), "", "where memory was taken", listOf(layers[:]), 0, uint8(LayerHost)},
 		{"class", cellU8, unsafe.Offsetof(Event{}.Class), "", "kind of memory", listOf(classes[:]), 0, uint8(ClassImported)},

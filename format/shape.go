@@ -38,8 +38,9 @@ type shape struct {
 	bodyAt int    // where the length of its body is
 	bufsAt int    // where its list of buffers begins: offset, length
 	bufs   []bufShape
-	footer []byte // with an empty list of batches
-	listAt int    // where the footer's offset of that list is
+	footer []byte       // with an empty list of batches
+	listAt int          // where the footer's offset of that list is
+	lanes  *laneColumns // of a table whose rows are numbered
 }
 
 // A bufShape is one buffer of a batch: nothing (validity), or a column's.
@@ -118,6 +119,7 @@ func makeShape(t *table) (*shape, error) {
 	for i := range count {
 		s.rowsAt = append(s.rowsAt, nodes+16*i) // length, null count
 	}
+	s.lanes = t.laneColumns()
 	s.bufsAt, count = rb.vector(2)
 	for i, c := range t.columns {
 		s.bufs = append(s.bufs, bufShape{i, bufNone})

@@ -29,7 +29,7 @@ name 4 "</script><img src=x onerror=…>\u202e"
 name 5 ""
 part
 -1000 ScopeBegin thread=7 api=scope size=0 scope=1 name=3
-1200 Alloc duration=20 thread=7 seq=18446744073709551615 api=cupy device=0 cuctx=0x1 address=0x7f00 object=0x55 size=1024 requested=1000 stack=10
+1200 Alloc duration=20 thread=7 seq=9223372036854775807 api=cupy device=0 cuctx=0x1 address=0x7f00 object=0x55 size=1024 requested=1000 stack=10
 1300 Alloc thread=7 api=torch device=0 address=0xffffffffffffffff size=9223372036854775807 allocated=0 reserved=2 stack=11 flags=nested|inpool|0x8000
 1400 Free process=0 thread=7 api=cuMemFree_v2 layer=pool class=managed device=-2 stream=0x1 pool=0x2 scope=18446744073709551615 parent=5 name=99 note=4 status=-5
 1400 Mark process=2

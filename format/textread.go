@@ -257,7 +257,7 @@ func (p *textParser) readEvent(word field, a *args) error {
 		case "thread":
 			e.Thread = uint32(a.uint(32))
 		case "seq":
-			e.Seq = a.uint(64)
+			e.Seq = a.uint(63)
 		case "api":
 			e.API, err = ParseAPI(a.text())
 			a.fail(err)

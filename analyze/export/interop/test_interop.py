@@ -36,6 +36,7 @@ HIGH = 0xFFFF_EAAB_54E0_0000  # 18446720620317114368: low bits are lost past 2^5
 PARTS = 2
 STEPS = 4000  # in each part
 FORMATS = ("arrow", "parquet")
+CHECKPOINT_END = 13
 
 
 class Expected:
@@ -50,6 +51,7 @@ class Expected:
         self.sampled = 0
         self.by_part: list[tuple[int, int]] = []  # rows, bytes allocated
         self.lines: list[str] = []
+        self.seqs: list[int] = []  # of the events, checkpoints not
 
 
 def twin() -> Expected:
@@ -71,6 +73,14 @@ def twin() -> Expected:
         'name 1 "step"',
     ]
     at = 1000
+    count = {1: 0, 2: 0}
+
+    def seq(process: int) -> str:
+        """The next number of a process's one thread; now and then some are lost."""
+        count[process] += 1 + (rng.random() < 0.01) * rng.randrange(9)
+        x.seqs.append(count[process])
+        return f"seq={count[process]}"
+
     for _ in range(PARTS):
         out.append("part")
         rows, size_sum, live, scope = 0, 0, [], 0
@@ -81,7 +91,7 @@ def twin() -> Expected:
             at += rng.randrange(1, 5000)
             if live and (len(live) > 50 or rng.random() < 0.4):
                 process, address = live.pop(rng.randrange(len(live)))
-                out.append(f"{at} Free process={process} thread={process}00 api=cuMemFree_v2 address={address:#x}")
+                out.append(f"{at} Free process={process} thread={process}00 {seq(process)} api=cuMemFree_v2 address={address:#x}")
             else:
                 process = 1 + rng.randrange(2)
                 address = HIGH + step * 512 + 1
@@ -92,7 +102,7 @@ def twin() -> Expected:
                 stack = rng.choice([0, 10, 11])
                 x.stacks += stack == 11
                 out.append(
-                    f"{at} Alloc process={process} thread={process}00 api=cuMemAlloc_v2 device={process - 1}"
+                    f"{at} Alloc process={process} thread={process}00 {seq(process)} api=cuMemAlloc_v2 device={process - 1}"
                     f" address={address:#x} size={size} requested={size - 1} stack={stack}"
                 )
             rows += 1
@@ -104,7 +114,8 @@ def twin() -> Expected:
         for process, address in live:
             at += 1
             rows += 1
-            out.append(f"{at} Free process={process} thread={process}00 api=cuMemFree_v2 address={address:#x}")
+            out.append(f"{at} Free process={process} thread={process}00 api=cuMemFree_v2 address={address:#x}")  # without a number
+            x.seqs.append(0)
         x.by_part.append((rows, size_sum))
         x.events += rows
         x.alloc_bytes += size_sum
@@ -151,6 +162,13 @@ def by_duckdb(path: str, where: str | None, column: str) -> tuple[int, int, int,
 
 
 TOOLS = {"pandas": by_pandas, "pyarrow": by_pyarrow, "polars": by_polars, "duckdb": by_duckdb}
+
+NUMBERS = """
+    with rows as (select row_number() over () as row, * from part),
+    runs as (select *, sum((seq > 0)::int) over (partition by process, thread order by row) as run from rows)
+    select case when seq = 0 then 0 else max(seq) over same + count(*) filter (seq < 0) over same end::bigint
+    from runs where kind <> $1 window same as (partition by process, thread, run order by row) order by row
+"""
 
 
 class Interop(unittest.TestCase):
@@ -225,6 +243,25 @@ class Interop(unittest.TestCase):
                 samples = os.path.join(self.work.name, f, "samples." + f)
                 n, used, _, _ = self.alike(samples, None, "used")
                 self.assertEqual((n, used), (self.x.samples, self.x.sampled))
+
+    def test_numbers_of_events(self) -> None:
+        """seq as a part has it, where -1 is one more than the last of the same process and thread, is what an export writes out."""
+        parts, queries = [], []
+        for i in range(PARTS):
+            path = os.path.join(self.trace, f"{i:05d}", "events.arrow")
+            d = pandas.read_feather(path)
+            self.assertGreater((d["seq"] == -1).mean(), 0.9)
+            lanes = d[d["seq"] != 0].groupby(["process", "thread"])["seq"]
+            known = lanes.transform(lambda s: s.where(s > 0).ffill().astype("int64") + (s < 0).groupby((s > 0).cumsum()).cumsum())
+            parts += known.reindex(d.index, fill_value=0)[d["kind"] != CHECKPOINT_END].tolist()
+
+            connection = duckdb.connect()
+            connection.register("part", arrow_table(path))
+            queries += [row[0] for row in connection.execute(NUMBERS, [CHECKPOINT_END]).fetchall()]
+        self.assertEqual(parts, self.x.seqs)
+        self.assertEqual(queries, self.x.seqs)
+        exported = pandas.read_feather(os.path.join(self.work.name, "arrow", "events.arrow"))
+        self.assertEqual(exported["seq"].tolist(), self.x.seqs)
 
     def test_words_and_times(self) -> None:
         for f in FORMATS:
