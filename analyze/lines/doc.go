@@ -2,7 +2,7 @@
 //
 //	lines.go   what is counted: Answer, in total or live at a moment
 //	peak.go    live at the highest moment of each device
-//	tree.go    stacks as a tree of lines
+//	leaves.go  sums by stack, before it is known which of them are used
 //	text.go    the tree as CuPy's LineProfileHook prints it
 //
 // In total it is CuPy's reading, to the character: every attempt counts, failed

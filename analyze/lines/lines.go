@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
 )
@@ -45,7 +46,7 @@ type Tree struct {
 	Time     *int64         `json:"time_ns,omitempty"` // of the peak, since the start
 	Used     int64          `json:"used"`
 	Acquired int64          `json:"acquired"`
-	Root     *Node          `json:"tree"`
+	Root     *tree.Node     `json:"tree"`
 }
 
 // NoLine is how much of the trees' bytes no line is known for.
@@ -68,10 +69,10 @@ type Answer struct {
 	cupy   map[format.ScopeID]scopeThread
 	inCuPy map[scopeThread]int
 	other  map[format.Class]int64
-	peaks  peaks
+	peaks  *tree.Watch[format.Device]
 
-	plain   []string // pids without a pool, of all traces
-	all     *tree    // of all traces, for all but Peak
+	plain   []string   // pids without a pool, of all traces
+	all     *tree.Tree // of all traces, for all but Peak
 	trees   []*Tree
 	noLine  NoLine
 	used    int64
@@ -88,7 +89,7 @@ type scopeThread struct {
 // New returns an answer for so many traces. A max depth over 0 keeps the root
 // and the outermost lines: the root is depth 1.
 func New(at At, maxDepth, traces int) *Answer {
-	return &Answer{at: at, maxDepth: maxDepth, titles: traces > 1, all: newTree(maxDepth)}
+	return &Answer{at: at, maxDepth: maxDepth, titles: traces > 1, all: tree.New(maxDepth)}
 }
 
 func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: a.at == Peak} }
@@ -103,7 +104,7 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 	p.CountOnly(analyze.ByAll)
 	switch a.at {
 	case Peak:
-		a.peaks.begin(p)
+		a.beginPeak(p)
 	case End:
 		p.State.OnEnd = func(al *live.Allocation, e *format.Event) {
 			if e.Kind == format.ProcessEnd && p.In {
@@ -116,7 +117,7 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 
 func (a *Answer) Enter(p *analyze.Pass) {
 	if a.at == Peak {
-		a.peaks.enter()
+		a.peaks.Enter()
 	}
 }
 
@@ -125,7 +126,7 @@ func (a *Answer) Sample(*analyze.Pass, *format.Sample) error { return nil }
 func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 	switch {
 	case a.at == Peak:
-		a.peaks.event(p, e)
+		a.peaks.Event()
 	case a.at == Total:
 		a.total(p, e)
 	}
@@ -218,7 +219,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 	}
 	for _, f := range a.sums.order {
 		choose(p, f)
-		a.all.add(f, p.Defs)
+		a.all.Add(f.stack, tree.Amount{Used: f.used, Acquired: f.acquired}, p.Defs)
 	}
 	a.sayCut(a.all, p)
 	a.say(p)
@@ -237,11 +238,11 @@ func choose(p *analyze.Pass, f *leaf) {
 	f.pool, f.driver = 0, 0
 }
 
-func (a *Answer) sayCut(t *tree, p *analyze.Pass) {
-	if t.cut > 0 {
-		p.Note("%d stack%s deeper than %d lines: what is below is in the last line shown", t.cut, analyze.Plural(int64(t.cut)), mostDeep)
+func (a *Answer) sayCut(t *tree.Tree, p *analyze.Pass) {
+	if t.Cut > 0 {
+		p.Note("%d stack%s deeper than %d lines: what is below is in the last line shown", t.Cut, analyze.Plural(int64(t.Cut)), tree.MostDeep)
 	}
-	t.cut = 0
+	t.Cut = 0
 }
 
 // say notes what the numbers are and what they leave out.
@@ -278,7 +279,7 @@ func (a *Answer) Report(c *analyze.Completeness) *Report {
 		r.Trees = []*Tree{a.finish(a.all, &Tree{})}
 	}
 	if r.Trees == nil { // nothing was live at any moment
-		r.Trees = []*Tree{a.finish(newTree(a.maxDepth), &Tree{})}
+		r.Trees = []*Tree{a.finish(tree.New(a.maxDepth), &Tree{})}
 	}
 	r.NoLine, r.depth = a.noLine, a.depth
 	r.NoLine.UsedShare, r.NoLine.AcquiredShare = share(a.noLine.Used, a.used), share(a.noLine.Acquired, a.acq)
@@ -286,17 +287,17 @@ func (a *Answer) Report(c *analyze.Completeness) *Report {
 }
 
 // finish takes over what a tree has come to.
-func (a *Answer) finish(t *tree, out *Tree) *Tree {
+func (a *Answer) finish(t *tree.Tree, out *Tree) *Tree {
 	if a.at != Total {
-		t.root.sortBySize()
+		t.Root.Sort()
 	}
-	out.Root, out.Used, out.Acquired = &t.root, t.root.Used, t.root.Acquired
-	a.noLine.Used += t.noLineUsed
-	a.noLine.Acquired += t.noLineAcq
-	a.noLine.Unresolved += t.unknownStacks
-	a.used += t.root.Used
-	a.acq += t.root.Acquired
-	a.depth = max(a.depth, t.depth)
+	out.Root, out.Used, out.Acquired = &t.Root, t.Root.Used, t.Root.Acquired
+	a.noLine.Used += t.NoLine.Used
+	a.noLine.Acquired += t.NoLine.Acquired
+	a.noLine.Unresolved += t.Unknown
+	a.used += t.Root.Used
+	a.acq += t.Root.Acquired
+	a.depth = max(a.depth, t.Depth)
 	return out
 }
 

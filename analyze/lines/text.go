@@ -5,7 +5,7 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/analyze/tree"
 )
 
 // Size is a number of bytes the way CuPy prints it: two decimals, units of
@@ -34,24 +34,10 @@ func (r *Report) WriteText(w io.Writer) error {
 			b.WriteString(t.Title)
 			b.WriteByte('\n')
 		}
-		t.Root.write(b, 0)
+		t.Root.WriteText(b, words)
 	}
 	return b.Flush()
 }
 
-const blank = "                                                                "
-
-func (n *Node) write(b *bufio.Writer, depth int) {
-	for left := 2 * depth; left > 0; left -= len(blank) {
-		b.WriteString(blank[:min(left, len(blank))])
-	}
-	b.WriteString(analyze.Line(n.label))
-	b.WriteString(" (")
-	b.WriteString(Size(n.Used))
-	b.WriteString(", ")
-	b.WriteString(Size(n.Acquired))
-	b.WriteString(")\n")
-	for _, c := range n.Children {
-		c.write(b, depth+1)
-	}
-}
+// words are CuPy's: its two sizes.
+func words(n *tree.Node) string { return Size(n.Used) + ", " + Size(n.Acquired) }

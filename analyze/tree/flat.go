@@ -1,0 +1,172 @@
+package tree
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/gpurec/gpurec/format"
+)
+
+// By is what a flat table has a row for.
+type By uint8
+
+const (
+	ByLine     By = iota // innermost line
+	ByOwnLine            // innermost line of the program's own code; inferred from file names
+	ByFunction           // innermost function, whatever its line
+	ByScope              // path of scopes
+	BySize               // size class
+	byCount
+)
+
+func (b By) String() string { return [...]string{"line", "own-line", "function", "scope", "size"}[b] }
+
+// ParseBy reads the name of a grouping.
+func ParseBy(s string) (By, error) {
+	var names []string
+	for b := range byCount {
+		if b.String() == s {
+			return b, nil
+		}
+		names = append(names, b.String())
+	}
+	return 0, fmt.Errorf("%q is none of %s", s, strings.Join(names, ", "))
+}
+
+// A Row is one line, function, scope or size class. Used, Acquired and Blocks of
+// all rows add up to the total. By line and function OnStack is what was taken
+// there or in what it called, so the same byte stands in several rows.
+type Row struct {
+	Name     string `json:"name"` // file:line:function, file:function, a path of scopes, a range of sizes
+	Used     int64  `json:"used"`
+	Acquired int64  `json:"acquired"`
+	Blocks   int64  `json:"blocks"`
+	OnStack  int64  `json:"used_on_stack,omitempty"`
+
+	size SizeClass
+}
+
+// NoLineName is the row of what no line is known for and no thread is named.
+const NoLineName = "[no line]"
+
+// Flat groups what each gives, the largest first; sizes stand by size. paths is
+// needed by scope only.
+func (each Each) Flat(by By, defs *format.Defs, paths *Paths) []*Row {
+	f := flat{by: by, defs: defs, paths: paths, rows: map[string]*Row{}, stacks: map[format.StackID]names{}}
+	each(f.add)
+	out := make([]*Row, 0, len(f.rows))
+	for _, r := range f.rows {
+		out = append(out, r)
+	}
+	sort.Slice(out, func(i, j int) bool {
+		a, b := out[i], out[j]
+		switch {
+		case by == BySize:
+			return a.size > b.size
+		case a.Used != b.Used:
+			return a.Used > b.Used
+		case a.Acquired != b.Acquired:
+			return a.Acquired > b.Acquired
+		case a.OnStack != b.OnStack:
+			return a.OnStack > b.OnStack
+		}
+		return a.Name < b.Name
+	})
+	return out
+}
+
+type flat struct {
+	by     By
+	defs   *format.Defs
+	paths  *Paths
+	walk   walk
+	rows   map[string]*Row
+	stacks map[format.StackID]names
+}
+
+// names are what a stack adds to: its own row, and each of the rows on it once.
+type names struct {
+	own string
+	on  []string
+}
+
+func (f *flat) row(name string) *Row {
+	r := f.rows[name]
+	if r == nil {
+		r = &Row{Name: name}
+		f.rows[name] = r
+	}
+	return r
+}
+
+func (f *flat) add(k Key, a Amount) {
+	var name string
+	switch f.by {
+	case ByScope:
+		name = f.paths.Label(k.Path)
+	case BySize:
+		name = k.Size.String()
+	default:
+		n := f.names(k.Stack)
+		name = n.own
+		for _, on := range n.on {
+			f.row(on).OnStack += a.Used
+		}
+	}
+	r := f.row(name)
+	r.size = k.Size
+	r.Used += a.Used
+	r.Acquired += a.Acquired
+	r.Blocks += a.Blocks
+}
+
+func (f *flat) names(stack format.StackID) names {
+	n, ok := f.stacks[stack]
+	if ok {
+		return n
+	}
+	frames, _ := f.walk.frames(stack, f.defs)
+	n.own = NoLineName
+	if len(frames) > 0 {
+		n.own = f.name(&frames[len(frames)-1])
+	}
+	seen := map[string]bool{}
+	for i := range frames {
+		fr := &frames[i]
+		if !IsLine(fr.Kind) || f.by == ByOwnLine && !Own(fr) {
+			continue
+		}
+		n.own = f.name(fr)
+		if !seen[n.own] {
+			seen[n.own] = true
+			n.on = append(n.on, n.own)
+		}
+	}
+	f.stacks[stack] = n
+	return n
+}
+
+func (f *flat) name(fr *format.Frame) string {
+	if f.by == ByFunction && IsLine(fr.Kind) {
+		if fr.File == "" {
+			return fr.Function
+		}
+		return fr.File + ":" + fr.Function
+	}
+	return fr.String()
+}
+
+// Own reports whether a frame is of the program's own code rather than of what
+// was installed: inferred from its file's name.
+func Own(f *format.Frame) bool {
+	if f.Kind != format.FramePython && f.Kind != format.FrameGo {
+		return false
+	}
+	for _, installed := range []string{"/site-packages/", "/dist-packages/", "/lib/python3", "/pkg/mod/"} {
+		if strings.Contains(f.File, installed) {
+			return false
+		}
+	}
+	return !strings.HasPrefix(f.File, "<frozen ")
+}

@@ -1,0 +1,143 @@
+package tree
+
+import (
+	"sort"
+
+	"github.com/gpurec/gpurec/format"
+)
+
+// A Node is a line under one way of getting to it. It holds what was taken
+// there and in all it called.
+type Node struct {
+	Kind     string  `json:"kind,omitempty"` // python, native, go, thread, label; "" at the root
+	File     string  `json:"file,omitempty"`
+	Line     int32   `json:"line,omitempty"`
+	Function string  `json:"function,omitempty"`
+	Used     int64   `json:"used"`
+	Acquired int64   `json:"acquired"`
+	Children []*Node `json:"children,omitempty"`
+
+	label string
+	index map[nodeKey]*Node
+}
+
+// Label is the line as file:line:function; the root's is _root.
+func (n *Node) Label() string { return n.label }
+
+// nodeKey is what makes two frames one line.
+type nodeKey struct {
+	file     string
+	line     int32
+	function string
+	kind     format.FrameKind
+}
+
+// A Tree is a Node and what its stacks could not say.
+type Tree struct {
+	Root    Node
+	NoLine  Amount // of stacks that name no line
+	Unknown int    // stacks whose definition is not there
+	Depth   int    // of the deepest line; the root has 0
+	Cut     int    // stacks that are deeper than MostDeep
+
+	maxDepth int
+	walk     walk
+}
+
+// MostDeep bounds how deep a tree gets: its text grows with the square.
+const MostDeep = 10_000
+
+// New returns an empty tree. A max depth over 0 keeps the root and the outermost
+// lines: the root is depth 1.
+func New(maxDepth int) *Tree { return &Tree{Root: Node{label: "_root"}, maxDepth: maxDepth} }
+
+// Add puts bytes on a stack's path: root first, then outermost first. A stack
+// makes nodes when it is first added, so children stand in that order until
+// they are sorted.
+func (t *Tree) Add(stack format.StackID, a Amount, defs *format.Defs) {
+	frames, whole := t.walk.frames(stack, defs)
+	if !whole {
+		t.Unknown++
+	}
+	t.Root.Used += a.Used
+	t.Root.Acquired += a.Acquired
+	if len(frames) > MostDeep && (t.maxDepth <= 0 || t.maxDepth > MostDeep+1) {
+		t.Cut++
+	}
+	n, line := &t.Root, false
+	for i := range frames {
+		fr := &frames[i]
+		line = line || IsLine(fr.Kind)
+		if t.maxDepth > 0 && t.maxDepth <= i+1 || i >= MostDeep {
+			continue // the rest only says whether there is a line
+		}
+		t.Depth = max(t.Depth, i+1)
+		n = n.child(fr)
+		n.Used += a.Used
+		n.Acquired += a.Acquired
+	}
+	if !line {
+		t.NoLine.add(a)
+	}
+}
+
+// IsLine reports whether a frame of that kind is a line of a program.
+func IsLine(k format.FrameKind) bool {
+	return k == format.FramePython || k == format.FrameNative || k == format.FrameGo
+}
+
+// A walk is a stack's frames, in memory that is used again.
+type walk struct {
+	ids []format.FrameID
+	buf []format.Frame
+}
+
+// frames returns the frames of a stack, outermost first, and whether its
+// definition is there; where it is not there are none.
+func (w *walk) frames(stack format.StackID, defs *format.Defs) ([]format.Frame, bool) {
+	w.buf = w.buf[:0]
+	if stack == 0 {
+		return w.buf, true
+	}
+	var whole bool
+	if w.ids, whole = defs.Walk(stack, w.ids[:0]); !whole {
+		return w.buf, false
+	}
+	for _, id := range w.ids {
+		fr, ok := defs.Frame(id)
+		if !ok {
+			fr = format.Frame{Kind: format.FrameLabel, Function: "[unknown]"}
+		}
+		w.buf = append(w.buf, fr)
+	}
+	return w.buf, true
+}
+
+func (n *Node) child(f *format.Frame) *Node {
+	k := nodeKey{f.File, f.Line, f.Function, f.Kind}
+	c := n.index[k]
+	if c == nil {
+		c = &Node{Kind: f.Kind.String(), File: f.File, Line: f.Line, Function: f.Function, label: f.String()}
+		if n.index == nil {
+			n.index = map[nodeKey]*Node{}
+		}
+		n.index[k] = c
+		n.Children = append(n.Children, c)
+	}
+	return c
+}
+
+// Sort puts the largest child first; those of one size stay in the order in
+// which they were added.
+func (n *Node) Sort() {
+	sort.SliceStable(n.Children, func(i, j int) bool {
+		a, b := n.Children[i], n.Children[j]
+		if a.Used != b.Used {
+			return a.Used > b.Used
+		}
+		return a.Acquired > b.Acquired
+	})
+	for _, c := range n.Children {
+		c.Sort()
+	}
+}
