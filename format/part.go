@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // A partWriter writes one part: its tables, and which definitions it has
@@ -193,11 +191,13 @@ func (p *partWriter) full() bool {
 }
 
 func (p *partWriter) transpose() {
-	b := p.batch(eventsTable)
-	addRows(b, p.events)
+	addRows(p.batch(eventsTable), p.events)
 	p.events = p.events[:0]
-	p.left = min(block, p.w.opt.BatchRows-b.rows)
+	p.look()
 }
+
+// look says when to look at the batch again.
+func (p *partWriter) look() { p.left = min(block, p.w.opt.BatchRows-p.batch(eventsTable).rows) }
 
 func (p *partWriter) flush() error {
 	p.drain()
@@ -210,7 +210,7 @@ func (p *partWriter) flush() error {
 			return err
 		}
 	}
-	p.left = min(block, p.w.opt.BatchRows)
+	p.look()
 	return nil
 }
 
@@ -268,7 +268,7 @@ func scattered(batches int, rows int64) bool {
 }
 
 // compact rewrites a closed table in full batches, beside, and renames it.
-func compact(disk Disk, path string, t *table, enc *zstd.Encoder) error {
+func compact(disk Disk, path string, t *table, enc *encoder) error {
 	beside := path + ".new"
 	err := rewrite(disk, path, beside, t, enc)
 	if err == nil {
@@ -281,7 +281,7 @@ func compact(disk Disk, path string, t *table, enc *zstd.Encoder) error {
 }
 
 // rewrite copies the table at path, which must be whole, to a new file.
-func rewrite(disk Disk, path, to string, t *table, enc *zstd.Encoder) error {
+func rewrite(disk Disk, path, to string, t *table, enc *encoder) error {
 	r, err := openTable(path, t)
 	if err != nil {
 		return err

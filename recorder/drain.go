@@ -20,14 +20,6 @@ const (
 	// left out of the watermark: its thread was stopped or frozen in between.
 	stuckAfter = format.Time(time.Second)
 
-	// pace is the pause between two turns while events come, pauseMost while
-	// none do. A default lane takes 8,192 driver calls, of microseconds each.
-	pace      = time.Millisecond
-	pauseMost = 5 * time.Millisecond
-
-	// pauseAlone is the pause without lanes: the socket ends it, or Session.wake.
-	pauseAlone = 100 * time.Millisecond
-
 	maxLanes = 16 * format.MaxLanes // of all processes
 )
 
@@ -42,6 +34,9 @@ type drain struct {
 	byPidfd   map[int32]*process
 	current   *buffer
 	out       *round
+	handed    time.Time // when the round before went to fold
+	fullest   int       // 64ths of its lane, of what a turn found in any
+	newborn   bool      // that turn took in a lane
 	nextLane  int32
 	laggard   *lane // the one that holds the watermark back: it is read even when the queue is full
 	nextPoll  format.Time
@@ -77,15 +72,15 @@ func (d *drain) watch(fd int) error {
 
 // run is the loop:
 //
-//	1 wait: a newcomer or a death cuts the pause short
+//	1 wait: a newcomer, a death or somebody who asks cuts the pause short
 //	2 turn (below)
-//	3 hand the round on if it has anything or fold waits for the watermark, and
-//	  if there is room for it; else the next turn adds to it
+//	3 hand the round on if it is due and there is room for it; else the next
+//	  turn adds to it
 //
 // until the session stops, and then a last time for everything that is left.
 func (d *drain) run() {
 	debug.SetPanicOnFault(true) // a belt: sealed and allocated pages do not fault
-	pause, last := pace, pace
+	pause := paceLeast
 	for {
 		select {
 		case <-d.s.stop:
@@ -97,25 +92,37 @@ func (d *drain) run() {
 			d.abandon()
 			return
 		}
-		d.wait(pause)
+		if len(d.lanes) == 0 {
+			d.wait(paceAlone)
+		} else {
+			d.wait(pause)
+		}
 		began := time.Now()
-		busy := d.turn()
-		if d.s.wants.Load() || !d.out.empty() {
-			select {
-			case d.s.rounds <- d.out:
-				d.out = &round{}
-			default:
-			}
+		d.turn()
+		asked := d.s.asked.Load() > 0
+		if asked || d.due(began) {
+			d.handOver(began)
 		}
 		d.s.turns.Add(1)
-		if pause = pace; !busy {
-			// Looking at many idle lanes must not cost a core, and a turn that took
-			// long because this thread was not running must not make it worse.
-			pause = min(max(2*last, 10*time.Since(began)), pauseMost)
+		pause = nextPause(pause, d.fullest, time.Since(began))
+		if asked || d.newborn {
+			pause = paceLeast
 		}
-		if last = pause; len(d.lanes) == 0 {
-			pause = pauseAlone
-		}
+	}
+}
+
+// due reports whether fold should get the round: it has much, or it has waited
+// long enough, for fold too may wait for a later watermark.
+func (d *drain) due(now time.Time) bool {
+	return d.out.bytes >= handBytes || len(d.out.born) > 0 ||
+		now.Sub(d.handed) >= handEvery && (d.s.holds.Load() || d.s.unread.Load() || !d.out.empty())
+}
+
+func (d *drain) handOver(now time.Time) {
+	select {
+	case d.s.rounds <- d.out:
+		d.out, d.handed = &round{}, now
+	default:
 	}
 }
 
@@ -149,10 +156,11 @@ func (d *drain) wait(pause time.Duration) {
 //
 // Accepting in a goroutine of its own instead of in 2 made 15 % of the events
 // late when tried, a busy word set after the clock was read 241 of 72 million.
-func (d *drain) turn() (busy bool) {
+func (d *drain) turn() {
 	a := ring.Now()
+	lanes := d.nextLane
 	met := d.meet()
-	d.laggard = nil
+	d.laggard, d.fullest, d.newborn = nil, 0, d.nextLane != lanes
 	for _, l := range d.lanes {
 		if l.incomplete && (d.laggard == nil || l.bound < d.laggard.bound) {
 			d.laggard = l
@@ -160,9 +168,7 @@ func (d *drain) turn() (busy bool) {
 	}
 	until := a - margin
 	for _, l := range d.lanes {
-		found, ok := d.look(l, a)
-		busy = busy || found
-		if ok {
+		if d.look(l, a) {
 			until = min(until, l.bound)
 		}
 	}
@@ -184,15 +190,14 @@ func (d *drain) turn() (busy bool) {
 		d.out.until = max(d.out.until, until)
 	}
 	d.s.alive.Store(int64(len(d.processes)))
-	return busy
 }
 
-// look reads one lane. ok is false when it does not hold the others back.
-func (d *drain) look(l *lane, a format.Time) (found, ok bool) {
+// look reads one lane, and reports whether it holds the others back.
+func (d *drain) look(l *lane, a format.Time) (holds bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			d.close(l, fmt.Errorf("reading it faulted: %v", r))
-			found, ok = true, false
+			holds = false
 		}
 	}()
 	l.ring.Beat(a)
@@ -201,53 +206,55 @@ func (d *drain) look(l *lane, a format.Time) (found, ok bool) {
 		l.ring.SetEpoch(e)
 	}
 	busy := l.ring.Busy()
-	found, err := d.copy(l)
+	taken, err := d.copy(l)
 	if err == nil && l.ring.Newest() > ring.Now()+margin {
 		err = fmt.Errorf("an event of the future (%d)", l.ring.Newest())
 	}
 	if err != nil {
 		d.close(l, err)
-		return true, false
+		return false
 	}
+	d.fullest = max(d.fullest, taken*64/l.ring.Capacity())
 	switch {
 	case l.incomplete:
 		l.bound, l.busySince = max(l.bound, l.ring.Newest()), 0
+		d.fullest = 64
 	case !busy:
 		l.bound, l.busySince = a-margin, 0
 	default:
 		l.bound = max(l.bound, l.ring.Newest())
-		if found || l.busySince == 0 {
+		if taken > 0 || l.busySince == 0 {
 			l.busySince = a
 		}
-		return found, a-l.busySince < stuckAfter
+		return a-l.busySince < stuckAfter
 	}
-	return found, true
+	return true
 }
 
 // copy takes what a lane has published, at most a lane full in a turn so that a
 // fast writer does not keep the loop to itself.
-func (d *drain) copy(l *lane) (found bool, err error) {
+func (d *drain) copy(l *lane) (taken int, err error) {
 	l.incomplete = false
-	for taken := 0; ; {
+	for {
 		if taken >= l.ring.Capacity() {
 			l.incomplete = true
-			return found, nil
+			return taken, nil
 		}
 		b := d.room(l == d.laggard)
 		if b == nil {
 			l.incomplete = l.ring.Pending() != 0
-			return found, nil
+			return taken, nil
 		}
 		n, err := l.ring.Read(b.bytes[b.used:])
 		if err != nil || n == 0 {
-			return found, err
+			return taken, err
 		}
 		end := b.used + n
 		b.refs.Add(1)
 		d.out.chunks = append(d.out.chunks, chunk{l, b.bytes[b.used:end:end], b, l.ring.Dropped()})
 		b.used = end
+		d.out.bytes += n
 		taken += n
-		found = true
 	}
 }
 
@@ -315,7 +322,7 @@ func (d *drain) finish() {
 		}
 		d.s.rounds <- d.out
 		d.out = &round{}
-		time.Sleep(pace)
+		time.Sleep(paceLeast)
 	}
 	for _, l := range append([]*lane(nil), d.lanes...) {
 		d.out.left = append(d.out.left, leaving{lane: l, time: ring.Now(), dropped: l.ring.Dropped()})

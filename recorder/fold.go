@@ -75,7 +75,7 @@ func newFold(s *Session) *fold {
 
 // run is fold's loop:
 //
-//	1 take a round: new lanes, definitions, records, ends
+//	1 take a round: readings, new lanes, definitions, records, ends
 //	2 merge what lies before its watermark, and pass it on one by one
 //	3 hand the page on
 //	4 answer Views whose time has come
@@ -89,19 +89,20 @@ func (f *fold) run() {
 		select {
 		case a := <-f.s.asks:
 			f.asks = append(f.asks, a)
-		case r := <-f.s.readings:
-			f.order.add(f.source, piece{kind: pieceReading, time: r.Time, read: r})
 		case r, ok := <-f.s.rounds:
 			if !ok {
 				return
 			}
 			f.round(r)
 		}
-		f.s.wants.Store(f.order.peek() != nil || len(f.asks) > 0)
+		f.s.holds.Store(f.order.peek() != nil || len(f.asks) > 0)
 	}
 }
 
 func (f *fold) round(r *round) {
+	for _, reading := range f.s.takeReadings() {
+		f.order.add(f.source, piece{kind: pieceReading, time: reading.Time, read: reading})
+	}
 	for _, l := range r.born {
 		f.born(l)
 	}

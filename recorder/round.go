@@ -48,6 +48,7 @@ type unfinishedCall struct {
 type round struct {
 	born   []*lane
 	chunks []chunk
+	bytes  int // of chunks
 	left   []leaving
 	ended  []ending
 	until  format.Time

@@ -277,6 +277,7 @@ type measured struct {
 
 // ask publishes an event of the scope and waits for what the fold saw at it.
 func (s *Scope) ask(kind format.Kind, note ...string) (Data, error) {
+	defer s.r.session.hurry()()
 	answer := s.r.expect(s.number)
 	if err := s.send(kind, note...); err != nil {
 		s.r.forget(s.number)

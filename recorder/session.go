@@ -65,7 +65,9 @@ type Session struct {
 	inflight atomic.Int64 // bytes of buffers not returned
 	buffers  sync.Pool
 	turns    atomic.Int64
-	wants    atomic.Bool // fold holds something back for a later watermark
+	holds    atomic.Bool  // fold has something for a later watermark
+	unread   atomic.Bool  // there are readings that fold has not taken
+	asked    atomic.Int64 // callers that wait for what was published before
 	alive    atomic.Int64
 	failed   atomic.Bool   // writing failed: nothing is recorded any more
 	broken   chan struct{} // closed then
@@ -76,7 +78,7 @@ type Session struct {
 	statuses map[int32]int32
 	reasons  []string // why there are no readings, or fewer
 
-	readings chan *format.Reading
+	readings []*format.Reading // not yet fold's, under mu
 	sources  sync.WaitGroup
 	cancel   context.CancelFunc
 
@@ -110,7 +112,6 @@ func Start(opt Options) (*Session, error) {
 		folded:   make(chan struct{}),
 		done:     make(chan struct{}),
 		broken:   make(chan struct{}),
-		readings: make(chan *format.Reading, 1024),
 		statuses: map[int32]int32{},
 	}
 	if opt.Wait {
@@ -154,16 +155,22 @@ func Start(opt Options) (*Session, error) {
 	return s, nil
 }
 
-// read runs one Source. A reading that finds fold behind is dropped: the next
-// one comes in an instant, and its peak covers this one.
+// maxReadings is how many readings wait for fold. Beyond that one is dropped:
+// the next one comes in an instant, and its peak covers this one.
+const maxReadings = 1024
+
+// read runs one Source. Fold takes the readings with its next round, so that a
+// reading wakes nobody.
 func (s *Session) read(ctx context.Context, src Source) {
 	defer s.sources.Done()
 	err := src.Run(ctx, func(r *format.Reading) {
 		c := *r
 		c.Processes = append([]format.ProcessReading(nil), r.Processes...)
-		select {
-		case s.readings <- &c:
-		default:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.readings) < maxReadings {
+			s.readings = append(s.readings, &c)
+			s.unread.Store(true)
 		}
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -171,6 +178,16 @@ func (s *Session) read(ctx context.Context, src Source) {
 		s.reasons = append(s.reasons, err.Error())
 		s.mu.Unlock()
 	}
+}
+
+// takeReadings empties the list of readings.
+func (s *Session) takeReadings() []*format.Reading {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.readings
+	s.readings = nil
+	s.unread.Store(false)
+	return r
 }
 
 // Socket is where lanes are announced: format.EnvSocket of a traced process.
@@ -223,6 +240,7 @@ var ErrEnded = errors.New("the recording has ended")
 // the call has been folded. It is how a program reads its own numbers: the same
 // fold that an analysis will make of the trace.
 func (s *Session) View(ctx context.Context, f func(*View)) error {
+	defer s.hurry()()
 	a := ask{at: ring.Now(), f: f, done: make(chan struct{})}
 	select {
 	case s.asks <- a:
@@ -248,6 +266,14 @@ func (s *Session) View(ctx context.Context, f func(*View)) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// hurry makes the loop pass on what is published without delay, until the
+// function that it returns is called.
+func (s *Session) hurry() (enough func()) {
+	s.asked.Add(1)
+	s.wake()
+	return func() { s.asked.Add(-1) }
 }
 
 // Close ends the recording: it takes what the lanes still hold, closes the trace

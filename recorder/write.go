@@ -41,15 +41,18 @@ func (p *page) reset() {
 		events: p.events[:0], samples: p.samples[:0]}
 }
 
-// write is the goroutine that encodes and compresses. Each flushEvery it brings
-// to the disk what it has, so that a recorder that is killed loses that much; the
-// first time soon after the first event, because short programs are killed too.
+// write is the goroutine that encodes and compresses. What it has is on the disk
+// at most flushEvery later, so that a recorder that is killed loses that much;
+// the first time soon after the first event, because short programs are killed
+// too. The writer flushes by itself whenever a batch is full.
 type write struct {
-	s    *Session
-	soon bool // the early flush has been arranged
-	w    *format.Writer
-	part atomic.Uint64 // for fold, which decides when a part is full: its number and bytes, see size
-	err  error
+	s       *Session
+	soon    bool // the early flush has been arranged
+	waiting bool // something is not on the disk, and due is set
+	due     *time.Timer
+	w       *format.Writer
+	part    atomic.Uint64 // for fold, which decides when a part is full: its number and bytes, see size
+	err     error
 }
 
 // A part's number and size in one word, so that fold never takes the size of the
@@ -69,34 +72,50 @@ func (w *write) size(index int) int64 {
 	return int64(v & (1<<sizeBits - 1))
 }
 
+// flushEvery, handEvery and paceMost together stay well below the second that a
+// killed recorder may lose. The longer the pause, the larger the batches: at
+// 50,000 events a second they need not be rewritten when the part closes.
 const (
-	flushEvery = 400 * time.Millisecond
+	flushEvery = 700 * time.Millisecond
 	flushFirst = 100 * time.Millisecond
 )
 
 func (w *write) run() {
 	defer close(w.s.done)
-	tick := time.NewTicker(w.s.opt.flushEvery)
-	defer tick.Stop()
+	w.due = time.NewTimer(w.s.opt.flushEvery)
+	defer w.due.Stop()
 	for {
 		select {
 		case p, ok := <-w.s.pages:
 			if !ok {
 				return
 			}
-			if len(p.events) > 0 && !w.soon {
-				w.soon = true
-				tick.Reset(min(flushFirst, w.s.opt.flushEvery))
-			}
+			flushes, events := w.w.Flushes(), len(p.events)
 			w.page(p)
-		case <-tick.C:
-			w.check(w.w.Flush())
-			tick.Reset(w.s.opt.flushEvery)
+			w.arrange(w.w.Flushes() != flushes, events > 0)
+		case <-w.due.C:
+			w.waiting = false
+			if w.err == nil {
+				w.check(w.w.Flush())
+			}
 		}
 		if w.err == nil {
 			w.grown(w.w.PartIndex(), w.w.PartBytes())
 		}
 	}
+}
+
+// arrange sets the time of the next flush by the oldest row that is not on the
+// disk: after a flush it is of the latest page.
+func (w *write) arrange(flushed, events bool) {
+	switch {
+	case events && !w.soon:
+		w.soon = true
+		w.due.Reset(min(flushFirst, w.s.opt.flushEvery))
+	case flushed || !w.waiting:
+		w.due.Reset(w.s.opt.flushEvery)
+	}
+	w.waiting = true
 }
 
 // check keeps the first failure: it ends the recording, and what comes later is
@@ -136,10 +155,8 @@ func (w *write) rows(p *page) error {
 	for i := range p.devices {
 		d.PutDevice(p.devices[i])
 	}
-	for i := range p.events {
-		if err := w.w.Event(&p.events[i]); err != nil {
-			return err
-		}
+	if err := w.w.Events(p.events); err != nil {
+		return err
 	}
 	for i := range p.samples {
 		if err := w.w.Sample(&p.samples[i]); err != nil {
