@@ -203,6 +203,14 @@ func TestGuest(t *testing.T) {
 				t.Errorf("%d lanes beyond RLIMIT_FSIZE", len(lanes))
 			}
 		}},
+		{"a birth that failed is tried again, however often events come", "start file-limit-passes", func(t *testing.T, lanes []*lane) {
+			if len(lanes) != 1 || lanes[0].dropped == 0 {
+				t.Fatalf("%d lanes, want one that counts what was before it", len(lanes))
+			}
+			if got := uint64(count(lanes[0].events(), format.Alloc) + count(lanes[0].events(), format.Free)); got+lanes[0].dropped != 220*2 {
+				t.Errorf("%d recorded + %d lost of %d", got, lanes[0].dropped, 220*2)
+			}
+		}},
 		{"no descriptors to be had", "start no-descriptors", nil},
 		{"look-ups answer as without us", "start dlsym", nil},
 		{"no driver, no exports of it", "no-driver", nil},

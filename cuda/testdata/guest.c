@@ -99,6 +99,19 @@ static void file_limit(void)
 	pair();
 }
 
+/* A limit that is lifted again, in a thread whose events never pause. */
+static void file_limit_passes(void)
+{
+	struct rlimit l = {4096, RLIM_INFINITY};
+	CHECK(setrlimit(RLIMIT_FSIZE, &l) == 0);
+	for (int i = 0; i < 20; i++, usleep(1000))
+		pair();
+	l.rlim_cur = RLIM_INFINITY;
+	CHECK(setrlimit(RLIMIT_FSIZE, &l) == 0);
+	for (int i = 0; i < 200; i++, usleep(1000))
+		pair();
+}
+
 /* No descriptor is to be had: the event is lost, the program is not. */
 static void no_descriptors(void)
 {
@@ -357,7 +370,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} all[] = {
 		{"start", start}, {"pair", pair}, {"errno", errno_kept}, {"descriptors", no_descriptor_stays}, {"file-limit", file_limit},
-		{"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd},
+		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd},
 		{"forks", forks}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
 		{"locations", locations}, {"contexts", contexts}, {"by-proc", by_proc}, {"never-returns", never_returns}, {"twice", twice},
 	};
