@@ -13,10 +13,44 @@ import (
 
 // How batches go to a file and come from one. See shape for the bytes.
 
-// newEncoder makes the compressor that all tables of a writer share. Its
-// window covers a column of numbers of a full batch.
-func newEncoder() (*zstd.Encoder, error) {
-	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(512<<10), zstd.WithEncoderCRC(true))
+// An encoder compresses for all tables of a writer. Its window covers a column
+// of numbers of a full batch.
+//
+// Measured on a training run of 228,209 events, ns and bytes an event: of times
+// the fastest level takes 43 and 2.374, the default one 85 and 2.368; of all
+// other columns together 36 and 0.42, 33 and 0.33; the best one, ten times the
+// time, 2.361 and 0.27.
+type encoder struct {
+	usual *zstd.Encoder
+	noise *zstd.Encoder // of times, whose low bytes repeat nothing
+}
+
+func newEncoder() (*encoder, error) {
+	level := func(l zstd.EncoderLevel) (*zstd.Encoder, error) {
+		return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(512<<10), zstd.WithEncoderCRC(true), zstd.WithEncoderLevel(l))
+	}
+	usual, err := level(zstd.SpeedDefault)
+	if err != nil {
+		return nil, err
+	}
+	noise, err := level(zstd.SpeedFastest)
+	if err != nil {
+		return nil, err
+	}
+	return &encoder{usual, noise}, nil
+}
+
+func (e *encoder) Close() {
+	e.usual.Close()
+	e.noise.Close()
+}
+
+// append compresses src, of a column of such cells, and appends it to dst.
+func (e *encoder) append(dst, src []byte, c cell) []byte {
+	if c == cellTime {
+		return e.noise.EncodeAll(src, dst)
+	}
+	return e.usual.EncodeAll(src, dst)
 }
 
 // A tableFile writes one table. After a failed write the file ends with its
@@ -25,7 +59,7 @@ type tableFile struct {
 	table  *table
 	path   string
 	f      File
-	enc    *zstd.Encoder
+	enc    *encoder
 	size   int64 // of what is whole
 	rows   int64
 	blocks []fileBlock
@@ -33,7 +67,7 @@ type tableFile struct {
 	seqs   numbering
 }
 
-func createTable(disk Disk, path string, t *table, enc *zstd.Encoder) (*tableFile, error) {
+func createTable(disk Disk, path string, t *table, enc *encoder) (*tableFile, error) {
 	f, err := disk.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("create a table: %w", err)
@@ -86,7 +120,7 @@ func (w *tableFile) append(b *batch) error {
 		at := len(buf)
 		if len(src) > 0 {
 			buf = binary.LittleEndian.AppendUint64(buf, uint64(len(src)))
-			buf = w.enc.EncodeAll(src, buf)
+			buf = w.enc.append(buf, src, w.table.columns[k.col].cell)
 		}
 		meta := buf[prefixSize+s.bufsAt+bufferSize*i:]
 		binary.LittleEndian.PutUint64(meta, uint64(at-start))

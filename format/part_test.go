@@ -127,8 +127,11 @@ func TestEveryFieldIsOneColumn(t *testing.T) {
 				want := map[reflect.Kind]cell{reflect.Uint8: cellU8, reflect.Int8: cellI8, reflect.Uint16: cellU16, reflect.Int16: cellI16, reflect.Uint32: cellU32,
 					reflect.Int32: cellI32, reflect.Uint64: cellU64, reflect.Int64: cellI64, reflect.String: cellText}
 				got, ok := want[f.Type.Kind()]
-				if f.Name == "Seq" {
+				switch f.Name {
+				case "Seq":
 					got = cellSeq
+				case "Time":
+					got = cellTime
 				}
 				if !ok || got != c.cell {
 					t.Errorf("%s.%s: column %s is of another type than %v", tab.name, f.Name, c.name, f.Type)

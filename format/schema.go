@@ -31,6 +31,7 @@ const (
 	cellI32
 	cellU64
 	cellI64
+	cellTime // a moment, 64 bits; compressed apart
 	cellSeq  // a lane's number, 64 bits: see seq.go
 	cellText // a string; UTF-8 with 32-bit offsets on disk
 )
@@ -47,6 +48,7 @@ var cells = [...]struct {
 	cellI32:  {4, arrow.PrimitiveTypes.Int32},
 	cellU64:  {8, arrow.PrimitiveTypes.Uint64},
 	cellI64:  {8, arrow.PrimitiveTypes.Int64},
+	cellTime: {8, arrow.PrimitiveTypes.Int64},
 	cellSeq:  {8, arrow.PrimitiveTypes.Int64},
 	cellText: {4, arrow.BinaryTypes.String},
 }
@@ -122,7 +124,7 @@ var (
 		{"nvml", cellI32, unsafe.Offsetof(DeviceRow{}.NVML), "", "NVML's index, -1 without NVML", nil, 0, 0},
 	}}
 	samplesTable = &table{name: "samples", doc: "NVML's view; process 0 is the whole device", size: unsafe.Sizeof(Sample{}), columns: []column{
-		{"time", cellI64, unsafe.Offsetof(Sample{}.Time), "ns", "CLOCK_MONOTONIC", nil, 0, 0},
+		{"time", cellTime, unsafe.Offsetof(Sample{}.Time), "ns", "CLOCK_MONOTONIC", nil, 0, 0},
 		{"device", cellI16, unsafe.Offsetof(Sample{}.Device), "", "id in devices", nil, 0, 0},
 		{"process", cellU32, unsafe.Offsetof(Sample{}.Process), "", "id in processes, 0 for the device's own row", nil, 0, 0},
 		{"total", cellI64, unsafe.Offsetof(Sample{}.Total), "byte", "", nil, 0, 0},
@@ -134,7 +136,7 @@ var (
 		{"api", cellI8, unsafe.Offsetof(Sample{}.API), "", "version of NVML's memory call", nil, 0, 0},
 	}}
 	eventsTable = &table{name: "events", doc: "events in the order of effect", size: unsafe.Sizeof(Event{}), columns: []column{
-		{"time", cellI64, unsafe.Offsetof(Event{}.Time), "ns", "CLOCK_MONOTONIC: after the call for what takes memory, before it for what gives it back", nil, 0, 0},
+		{"time", cellTime, unsafe.Offsetof(Event{}.Time), "ns", "CLOCK_MONOTONIC: after the call for what takes memory, before it for what gives it back", nil, 0, 0},
 		{"duration", cellI64, unsafe.Offsetof(Event{}.Duration), "ns", "of the call, -1 unknown", nil, 0, 0},
 		{"process", cellU32, unsafe.Offsetof(Event{}.Process), "", "id in processes", nil, 0, 0},
 		{"thread", cellU32, unsafe.Offsetof(Event{}.Thread), "", "the operating system's tid", nil, 0, 0},
