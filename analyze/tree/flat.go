@@ -148,25 +148,8 @@ func (f *flat) names(stack format.StackID) names {
 }
 
 func (f *flat) name(fr *format.Frame) string {
-	if f.by == ByFunction && IsLine(fr.Kind) {
-		if fr.File == "" {
-			return fr.Function
-		}
-		return fr.File + ":" + fr.Function
+	if f.by == ByFunction {
+		return FunctionOf(fr)
 	}
 	return fr.String()
-}
-
-// Own reports whether a frame is of the program's own code rather than of what
-// was installed: inferred from its file's name.
-func Own(f *format.Frame) bool {
-	if f.Kind != format.FramePython && f.Kind != format.FrameGo {
-		return false
-	}
-	for _, installed := range []string{"/site-packages/", "/dist-packages/", "/lib/python3", "/pkg/mod/"} {
-		if strings.Contains(f.File, installed) {
-			return false
-		}
-	}
-	return !strings.HasPrefix(f.File, "<frozen ")
 }
