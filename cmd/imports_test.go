@@ -46,7 +46,8 @@ var policy = []struct {
 	{"analyze/ingest", []string{"analyze", "format", "format/live"}, []string{"github.com/klauspost/compress/..."}},
 	{"analyze", []string{"format", "format/live"}, nil},
 	{"analyze/tree", []string{"analyze", "format", "format/live"}, nil},
-	{"analyze/...", []string{"analyze", "analyze/tree", "format", "format/live"}, nil}, // one answer never imports another
+	{"analyze/segments", []string{"analyze", "format", "format/live"}, nil},
+	{"analyze/...", []string{"analyze", "analyze/tree", "analyze/segments", "format", "format/live"}, nil}, // one answer never imports another
 	{"cmd/gpurec", []string{"recorder", "recorder/...", "cuda", "cuda/...", "format", "format/live"}, []string{"github.com/spf13/pflag", "golang.org/x/sys/unix"}},
 	{"cmd/gpuanalyze", []string{"analyze", "analyze/...", "format", "format/live"}, []string{"github.com/spf13/pflag"}},
 	{"cmd", nil, nil},

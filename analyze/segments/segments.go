@@ -1,0 +1,277 @@
+package segments
+
+import (
+	"sort"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+)
+
+// An Owner has one pool: a process on a device. Its allocators, streams and
+// private pools are not told apart.
+type Owner struct {
+	Process format.ProcessID
+	Device  format.Device
+}
+
+// Sums are what a pool comes to.
+type Sums struct {
+	Segments int64 // bytes in segments
+	Occupied int64 // bytes of them in blocks
+	Pinned   int64 // bytes of holes in segments that hold a block
+	Count    int64 // segments
+}
+
+// Cached is the bytes of all holes.
+func (s Sums) Cached() int64 { return s.Segments - s.Occupied }
+
+// Whole is the bytes of segments without a block.
+func (s Sums) Whole() int64 { return s.Segments - s.Occupied - s.Pinned }
+
+// A Pool is one owner's segments.
+type Pool struct {
+	Owner
+	Sums
+
+	spans []*span // by address; with lost events they may overlap
+	last  *span
+	stale []stale
+}
+
+// A span is what the driver gave: a segment, or what may become one.
+type span struct {
+	Span
+	object   uint64 // VMM: the handle that is mapped
+	pool     bool   // it is a segment
+	occupied int64
+	blocks   int64
+}
+
+// hole is what stands in Pinned because of s.
+func (s *span) hole() int64 {
+	if !s.pool || s.blocks == 0 {
+		return 0
+	}
+	return max(s.Size-s.occupied, 0)
+}
+
+// stale blocks were in a segment that is gone: their frees are not those of
+// blocks that stand there now.
+type stale struct {
+	from, to uint64
+	blocks   int64
+	until    format.Time
+}
+
+// A Tracker has the pools of one trace. Begin and End are for the fold's
+// observers, Event follows every event.
+type Tracker struct {
+	// OnChange, where set, hears of a pool whose sums have changed.
+	OnChange func(*Pool)
+
+	p        *analyze.Pass
+	pools    map[Owner]*Pool
+	last     *Pool
+	unmapped []lostSpan // by the Unmap before, in case it is refused
+}
+
+// New returns a Tracker on a pass.
+func New(p *analyze.Pass) *Tracker { return &Tracker{p: p, pools: map[Owner]*Pool{}} }
+
+// Pools are all pools that have a segment, sorted by owner.
+func (t *Tracker) Pools() []*Pool {
+	var out []*Pool
+	for _, p := range t.pools {
+		if p.Count > 0 {
+			out = append(out, p)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Less(out[j].Owner) })
+	return out
+}
+
+// Less orders owners by process, then device.
+func (o Owner) Less(b Owner) bool {
+	if o.Process != b.Process {
+		return o.Process < b.Process
+	}
+	return o.Device < b.Device
+}
+
+// Sums are what an owner's pool comes to now.
+func (t *Tracker) Sums(o Owner) Sums {
+	if p := t.pools[o]; p != nil {
+		return p.Sums
+	}
+	return Sums{}
+}
+
+func (t *Tracker) pool(o Owner) *Pool {
+	if p := t.last; p != nil && p.Owner == o {
+		return p
+	}
+	p := t.pools[o]
+	if p == nil {
+		p = &Pool{Owner: o}
+		t.pools[o] = p
+	}
+	t.last = p
+	return p
+}
+
+// IsBlock reports whether an allocation is a pool's block of device memory.
+func IsBlock(a *live.Allocation) bool {
+	return a.Counted && a.Layer == format.LayerPool && a.Class == format.ClassDevice && a.Size > 0
+}
+
+func isSpan(a *live.Allocation) bool {
+	return a.Layer == format.LayerDriver && a.Class == format.ClassDevice && a.Size > 0 && a.API.Space() == format.SpaceDevice
+}
+
+// Begin is for OnBegin.
+func (t *Tracker) Begin(a *live.Allocation) {
+	switch {
+	case IsBlock(a):
+		p := t.pool(Owner{a.Process, a.Device})
+		p.occupy(a.Address, a.Size, 1)
+		t.changed(p)
+	case isSpan(a):
+		p := t.pool(Owner{a.Process, a.Device})
+		p.add(&span{Span: Span{Address: a.Address, Size: a.Size, Stack: a.Stack, Time: a.Time}, pool: a.Flags&format.FlagInPool != 0})
+		t.changed(p)
+	}
+}
+
+// End is for OnEnd.
+func (t *Tracker) End(a *live.Allocation, e *format.Event) {
+	if e.Kind == format.ProcessEnd {
+		return // all at once, with its event
+	}
+	switch {
+	case IsBlock(a):
+		p := t.pool(Owner{a.Process, a.Device})
+		if !p.isStale(a) {
+			p.occupy(a.Address, a.Size, -1)
+			t.changed(p)
+		}
+	case isSpan(a):
+		p := t.pool(Owner{a.Process, a.Device})
+		if i := p.find(a.Address); i >= 0 && p.spans[i].Address == a.Address {
+			p.remove(i, e.Time)
+			t.changed(p)
+		}
+	}
+}
+
+func (t *Tracker) changed(p *Pool) {
+	if t.OnChange != nil {
+		t.OnChange(p)
+	}
+}
+
+// Event follows what the fold's observers do not tell.
+func (t *Tracker) Event(e *format.Event) {
+	switch e.Kind {
+	case format.Map, format.LiveMapping:
+		t.mapped(e)
+	case format.Unmap:
+		t.unmap(e)
+	case format.FreeFailed:
+		if e.API.Info().Does == format.Unmap {
+			t.remap()
+		}
+	case format.Reset, format.CheckpointEnd:
+		t.sweep(e.Time)
+	case format.ProcessEnd:
+		for o, p := range t.pools {
+			if o.Process == e.Process {
+				p.Sums = Sums{}
+				t.changed(p)
+				delete(t.pools, o)
+			}
+		}
+		t.last = nil
+	}
+}
+
+// find is the index of the last span that begins at or before an address, -1
+// if there is none.
+func (p *Pool) find(at uint64) int {
+	return sort.Search(len(p.spans), func(i int) bool { return p.spans[i].Address > at }) - 1
+}
+
+func (p *Pool) add(s *span) {
+	i := p.find(s.Address) + 1
+	p.spans = append(p.spans, nil)
+	copy(p.spans[i+1:], p.spans[i:])
+	p.spans[i] = s
+	p.last = nil
+	if s.pool {
+		p.Segments += s.Size
+		p.Count++
+	}
+}
+
+func (p *Pool) remove(i int, at format.Time) {
+	s := p.spans[i]
+	p.spans = append(p.spans[:i], p.spans[i+1:]...)
+	p.last = nil
+	if s.blocks > 0 {
+		p.stale = append(p.stale, stale{s.Address, s.end(), s.blocks, at})
+	}
+	if s.pool {
+		p.Segments -= s.Size
+		p.Occupied -= s.occupied
+		p.Pinned -= s.hole()
+		p.Count--
+	}
+}
+
+// occupy puts a block into the spans it lies in, or takes it out: more than one
+// where mappings follow each other.
+func (p *Pool) occupy(at uint64, size int64, sign int64) {
+	if s := p.last; s != nil && at >= s.Address && at+uint64(size) <= s.end() {
+		p.fill(s, size, sign)
+		return
+	}
+	end := at + uint64(size)
+	for i := max(p.find(at), 0); i < len(p.spans) && p.spans[i].Address < end; i++ {
+		s := p.spans[i]
+		from, to := max(at, s.Address), min(end, s.end())
+		if from < to {
+			p.fill(s, int64(to-from), sign)
+			p.last = s
+		}
+	}
+}
+
+func (p *Pool) fill(s *span, n int64, sign int64) {
+	if !s.pool {
+		if sign < 0 {
+			return
+		}
+		s.pool = true
+		p.Segments += s.Size
+		p.Count++
+	}
+	was, hole := s.occupied, s.hole()
+	s.occupied = max(s.occupied+sign*n, 0)
+	s.blocks = max(s.blocks+sign, 0)
+	p.Occupied += s.occupied - was
+	p.Pinned += s.hole() - hole
+}
+
+// isStale reports whether a block was in a segment that went before it.
+func (p *Pool) isStale(a *live.Allocation) bool {
+	for i := range p.stale {
+		s := &p.stale[i]
+		if a.Address >= s.from && a.Address < s.to && a.Time <= s.until {
+			if s.blocks--; s.blocks == 0 {
+				p.stale = append(p.stale[:i], p.stale[i+1:]...)
+			}
+			return true
+		}
+	}
+	return false
+}

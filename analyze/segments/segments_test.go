@@ -1,0 +1,245 @@
+package segments
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/formattest"
+	"github.com/gpurec/gpurec/format/live"
+)
+
+// An answer that looks at the pools after every event.
+type answer struct {
+	t     *Tracker
+	after func(p *analyze.Pass, t *Tracker, e *format.Event)
+}
+
+func (a *answer) Needs() analyze.Needs                       { return analyze.Needs{} }
+func (a *answer) Sample(*analyze.Pass, *format.Sample) error { return nil }
+func (a *answer) End(*analyze.Pass) error                    { return nil }
+func (a *answer) Begin(p *analyze.Pass) error {
+	a.t = New(p)
+	p.State.OnBegin = func(al *live.Allocation, _ *format.Event) { a.t.Begin(al) }
+	p.State.OnEnd = a.t.End
+	return nil
+}
+func (a *answer) Event(p *analyze.Pass, e *format.Event) error {
+	a.t.Event(e)
+	a.after(p, a.t, e)
+	return nil
+}
+
+func follow(t *testing.T, tr *format.Trace, after func(p *analyze.Pass, t *Tracker, e *format.Event)) *answer {
+	t.Helper()
+	a := &answer{after: after}
+	if _, err := analyze.Run(context.Background(), []string{tr.Path()}, &analyze.Query{}, a, nil); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// last is the layout of the only pool after the last event.
+func last(t *testing.T, text string) []*Segment {
+	t.Helper()
+	var out []*Segment
+	follow(t, formattest.Text(t, text), func(_ *analyze.Pass, tr *Tracker, _ *format.Event) {
+		if ps := tr.Pools(); len(ps) == 1 {
+			out = tr.Layout(ps[0].Owner)
+		} else {
+			out = nil
+		}
+	})
+	return out
+}
+
+const process = "device 0 uuid=G total=1000000\nprocess 1 pid=7\npart\n"
+
+func TestLayout(t *testing.T) {
+	for _, row := range []struct {
+		name, text string
+		want       string // address size occupied pinned largest pieces blocks holes
+	}{
+		{"a segment with two holes", `
+1 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=4096
+2 Alloc thread=7 api=torch device=0 address=0x1000 size=512
+3 Alloc thread=7 api=torch device=0 address=0x1400 size=1024
+`, "0x1000 4096: 1536 occupied, 2560 pinned, largest 2048, pieces 1, blocks 2, holes [{4608 512} {6144 2048}]\n"},
+		{"whole after its last free", `
+1 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=4096
+2 Alloc thread=7 api=torch device=0 address=0x1000 size=512
+3 Free thread=7 api=torch address=0x1000
+`, "0x1000 4096: 0 occupied, 0 pinned, largest 4096, pieces 1, blocks 0, holes [{4096 4096}]\n"},
+		{"no segment without a block", `
+1 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=4096
+`, ""},
+		{"a segment by the hook's word", `
+1 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=4096 flags=inpool
+`, "0x1000 4096: 0 occupied, 0 pinned, largest 4096, pieces 1, blocks 0, holes [{4096 4096}]\n"},
+		{"a block across mappings, one of which is free", `
+1 Alloc thread=7 api=cuMemCreate device=0 object=1 size=4096
+2 Map thread=7 api=cuMemMap device=0 object=1 address=0x1000 size=4096
+3 Alloc thread=7 api=cuMemCreate device=0 object=2 size=4096
+4 Map thread=7 api=cuMemMap device=0 object=2 address=0x2000 size=4096
+5 Alloc thread=7 api=torch device=0 address=0x1800 size=4096
+6 Alloc thread=7 api=cuMemCreate device=0 object=3 size=4096
+7 Map thread=7 api=cuMemMap device=0 object=3 address=0x3000 size=4096
+8 Alloc thread=7 api=torch device=0 address=0x3000 size=512
+9 Free thread=7 api=torch address=0x3000
+`, "0x1000 12288: 4096 occupied, 4096 pinned, largest 6144, pieces 3, blocks 1, holes [{4096 2048} {10240 6144}]\n"},
+		{"unmapped", `
+1 Alloc thread=7 api=cuMemCreate device=0 object=1 size=4096
+2 Map thread=7 api=cuMemMap device=0 object=1 address=0x1000 size=4096
+3 Alloc thread=7 api=torch device=0 address=0x1000 size=512
+4 Free thread=7 api=torch address=0x1000
+5 Unmap thread=7 api=cuMemUnmap address=0x1000 size=4096
+`, ""},
+		{"a refused unmap", `
+1 Alloc thread=7 api=cuMemCreate device=0 object=1 size=4096
+2 Map thread=7 api=cuMemMap device=0 object=1 address=0x1000 size=4096
+3 Alloc thread=7 api=torch device=0 address=0x1000 size=512
+5 Unmap thread=7 api=cuMemUnmap address=0x1000 size=4096
+6 FreeFailed thread=7 api=cuMemUnmap address=0x1000 status=1
+`, "0x1000 4096: 512 occupied, 3584 pinned, largest 3584, pieces 1, blocks 1, holes [{4608 3584}]\n"},
+		{"a segment freed under its block, which is freed when another stands there", `
+1 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=4096
+2 Alloc thread=7 api=torch device=0 address=0x1200 size=512
+3 Free thread=7 api=cuMemFree_v2 address=0x1000
+4 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=4096
+5 Alloc thread=7 api=torch device=0 address=0x1000 size=512
+6 Free thread=7 api=torch address=0x1200
+`, "0x1000 4096: 512 occupied, 3584 pinned, largest 3584, pieces 1, blocks 1, holes [{4608 3584}]\n"},
+		{"reset", `
+1 Alloc thread=7 api=cuMemCreate device=0 object=1 size=4096
+2 Map thread=7 api=cuMemMap device=0 object=1 address=0x1000 size=4096
+3 Alloc thread=7 api=torch device=0 address=0x1000 size=512
+4 Reset thread=7 api=cuDevicePrimaryCtxReset_v2 device=0
+`, ""},
+		{"the process ends", `
+1 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=4096
+2 Alloc thread=7 api=torch device=0 address=0x1000 size=512
+3 ProcessEnd thread=7 status=0
+`, ""},
+		{"a checkpoint's own word", `
+1 Live thread=7 api=cuMemCreate device=0 object=1 size=4096 status=-1
+1 LiveMapping thread=7 api=cuMemMap device=0 object=1 address=0x1000 size=4096
+2 Live thread=7 api=torch device=0 address=0x1000 size=512
+3 CheckpointEnd size=3
+4 Alloc thread=7 api=torch device=0 address=0x1800 size=512
+`, "0x1000 4096: 1024 occupied, 3072 pinned, largest 1536, pieces 1, blocks 2, holes [{4608 1536} {6656 1536}]\n"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := ""
+			for _, s := range last(t, process+row.text[1:]) {
+				got += fmt.Sprintf("%#x %d: %d occupied, %d pinned, largest %d, pieces %d, blocks %d, holes %v\n",
+					s.Address, s.Size, s.Occupied, s.Pinned, s.Largest, s.Pieces(), len(s.Blocks), s.Holes)
+			}
+			if got != row.want {
+				t.Errorf("got  %swant %s", got, row.want)
+			}
+		})
+	}
+}
+
+// What is kept in step with the events is what the layout comes to, after each
+// of them.
+func TestSumsAreTheLayouts(t *testing.T) {
+	compared := 0
+	for seed := range int64(30) {
+		tr := random(t, seed)
+		follow(t, tr, func(p *analyze.Pass, tr *Tracker, e *format.Event) {
+			for _, pool := range tr.Pools() {
+				want := Total(tr.Layout(pool.Owner))
+				got := pool.Sums
+				got.Count, want.Count = 0, 0 // a segment may be several mappings
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("seed %d, %v at %d: sums %+v, layout %+v", seed, e.Kind, e.Time, got, want)
+				}
+				compared++
+			}
+		})
+	}
+	if compared < 1000 {
+		t.Fatalf("compared %d times only", compared)
+	}
+}
+
+// random is a program with a pool: segments, mappings, and blocks in them that
+// do not overlap.
+func random(t *testing.T, seed int64) *format.Trace {
+	r := rand.New(rand.NewSource(seed))
+	b := formattest.New(t)
+	b.Process("random")
+	b.Device("G", 1<<20)
+	type span struct {
+		at     uint64
+		pages  int
+		handle uint64
+		blocks map[uint64]int64
+	}
+	var spans []*span
+	next, handle := uint64(0x100000), uint64(0)
+	for range 300 {
+		switch k := r.Intn(10); {
+		case k < 2:
+			s := &span{at: next, pages: 1 + r.Intn(4), blocks: map[uint64]int64{}}
+			b.Alloc(format.APIMemAlloc, s.at, int64(s.pages)*4096)
+			spans = append(spans, s)
+			next += uint64(s.pages+1) * 4096
+		case k < 3: // mappings that follow each other, one page each
+			s := &span{at: next, pages: 1 + r.Intn(4), handle: handle + 1, blocks: map[uint64]int64{}}
+			for i := range s.pages {
+				handle++
+				b.Alloc(format.APIMemCreate, handle, 4096)
+				e := b.Event(format.Map, format.APIMemMap)
+				e.Object, e.Address, e.Size = handle, s.at+uint64(i)*4096, 4096
+			}
+			spans = append(spans, s)
+			next += uint64(s.pages+1) * 4096
+		case k < 7 && len(spans) > 0: // a block in a 512-byte place of its own, or over pages
+			s := spans[r.Intn(len(spans))]
+			at, n := s.at+uint64(r.Intn(s.pages*8))*512, int64(1+r.Intn(512))
+			if r.Intn(4) == 0 {
+				n += int64(r.Intn(2)) * 4096
+			}
+			free := at+uint64(n) <= s.at+uint64(s.pages)*4096
+			for other, size := range s.blocks {
+				free = free && (at+uint64(n) <= other || other+uint64(size) <= at)
+			}
+			if free {
+				b.Alloc(format.APITorch, at, n)
+				s.blocks[at] = n
+			}
+		case k < 9 && len(spans) > 0:
+			s := spans[r.Intn(len(spans))]
+			if len(s.blocks) > 0 {
+				at := slices.Sorted(maps.Keys(s.blocks))[r.Intn(len(s.blocks))]
+				b.Free(format.APITorch, at)
+				delete(s.blocks, at)
+			}
+		case len(spans) > 0:
+			i := r.Intn(len(spans))
+			s := spans[i]
+			if len(s.blocks) > 0 {
+				continue
+			}
+			if s.handle == 0 {
+				b.Free(format.APIMemFree, s.at)
+			} else {
+				e := b.Event(format.Unmap, format.APIMemUnmap)
+				e.Address, e.Size = s.at, int64(s.pages)*4096
+				for i := range s.pages {
+					b.Event(format.Release, format.APIMemRelease).Object = s.handle + uint64(i)
+				}
+			}
+			spans = append(spans[:i], spans[i+1:]...)
+		}
+	}
+	return b.Trace()
+}
