@@ -34,9 +34,10 @@ type Pool struct {
 	Owner
 	Sums
 
-	spans []*span // by address; with lost events they may overlap
-	last  *span
-	stale []stale
+	tracker *Tracker
+	spans   []*span // by address; with lost events they may overlap
+	last    *span
+	stale   []stale
 }
 
 // A span is what the driver gave: a segment, or what may become one.
@@ -69,6 +70,11 @@ type stale struct {
 type Tracker struct {
 	// OnChange, where set, hears of a pool whose sums have changed.
 	OnChange func(*Pool)
+
+	// OnSegment, where set, hears of what the driver gave some time ago and what
+	// turns out to be a segment, because a block lies in it. The object is the
+	// handle of a mapped one.
+	OnSegment func(o Owner, s Span, object uint64)
 
 	p        *analyze.Pass
 	pools    map[Owner]*Pool
@@ -113,7 +119,7 @@ func (t *Tracker) pool(o Owner) *Pool {
 	}
 	p := t.pools[o]
 	if p == nil {
-		p = &Pool{Owner: o}
+		p = &Pool{Owner: o, tracker: t}
 		t.pools[o] = p
 	}
 	t.last = p
@@ -254,6 +260,9 @@ func (p *Pool) fill(s *span, n int64, sign int64) {
 		s.pool = true
 		p.Segments += s.Size
 		p.Count++
+		if p.tracker.OnSegment != nil {
+			p.tracker.OnSegment(p.Owner, s.Span, s.object)
+		}
 	}
 	was, hole := s.occupied, s.hole()
 	s.occupied = max(s.occupied+sign*n, 0)
