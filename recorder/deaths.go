@@ -1,7 +1,6 @@
 package recorder
 
 import (
-	"errors"
 	"syscall"
 	"time"
 
@@ -50,17 +49,14 @@ func (d *drain) meet() bool {
 func (d *drain) deaths() (any bool) {
 	var events [64]syscall.EpollEvent
 	for {
-		n, err := syscall.EpollWait(d.epoll, events[:], 0)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		for _, e := range events[:max(n, 0)] {
+		found := d.poller.ready(events[:])
+		for _, e := range found {
 			if p := d.byPidfd[e.Fd]; p != nil {
 				d.died(p, ring.Now())
 				any = true
 			}
 		}
-		if n < len(events) {
+		if len(found) < len(events) {
 			break
 		}
 	}

@@ -7,6 +7,7 @@
 //
 //	session.go    Start, Close, and what holds the three together
 //	drain.go      the loop: accept, deaths, copy what is published, watermark
+//	pace.go       how long it pauses        poll.go     and in what
 //	deaths.go     who has died, and when      round.go      what drain hands to fold
 //	accept.go     the socket, a hello and its checks        process.go  who it is
 //	order.go      lanes merged by the time at their heads

@@ -27,7 +27,7 @@ const (
 type drain struct {
 	s         *Session
 	listener  *listener
-	epoll     int
+	poller    *poller
 	waiting   []int // connections without a hello yet
 	lanes     []*lane
 	processes map[processKey]*process
@@ -46,28 +46,20 @@ type drain struct {
 func newDrain(s *Session, l *listener) (*drain, error) {
 	d := &drain{s: s, listener: l, out: &round{}, processes: map[processKey]*process{}, byPidfd: map[int32]*process{}, said: map[string]bool{}}
 	var err error
-	if d.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("epoll for the recorder's loop: %w", err)
+	if d.poller, err = newPoller(); err != nil {
+		return nil, err
 	}
-	err = d.watch(l.fd)
+	err = d.poller.watch(l.fd)
 	if err == nil {
 		if err = syscall.Pipe2(s.wakes[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err == nil {
-			err = d.watch(s.wakes[0])
+			err = d.poller.watch(s.wakes[0])
 		}
 	}
 	if err != nil {
-		syscall.Close(d.epoll)
+		d.poller.close()
 		return nil, err
 	}
 	return d, nil
-}
-
-func (d *drain) watch(fd int) error {
-	err := syscall.EpollCtl(d.epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)})
-	if err != nil {
-		return fmt.Errorf("epoll for the recorder's loop: %w", err)
-	}
-	return nil
 }
 
 // run is the loop:
@@ -129,11 +121,7 @@ func (d *drain) handOver(now time.Time) {
 // wait sleeps until something comes or the pause is over.
 func (d *drain) wait(pause time.Duration) {
 	var events [64]syscall.EpollEvent
-	n, err := syscall.EpollWait(d.epoll, events[:], int((pause+time.Millisecond-1)/time.Millisecond))
-	if err != nil {
-		return // EINTR
-	}
-	for _, e := range events[:n] {
+	for _, e := range d.poller.wait(pause, events[:]) {
 		if e.Fd == int32(d.s.wakes[0]) {
 			var b [64]byte
 			syscall.Read(d.s.wakes[0], b[:])
@@ -339,7 +327,7 @@ func (d *drain) finish() {
 		d.current = nil
 	}
 	d.listener.close()
-	syscall.Close(d.epoll)
+	d.poller.close()
 	d.out.last = true
 	d.s.rounds <- d.out
 	close(d.s.rounds)
@@ -366,7 +354,7 @@ func (d *drain) abandon() {
 // than this look.
 func (d *drain) accept() {
 	for d.listener.fd >= 0 {
-		conn, _, err := syscall.Accept4(d.listener.fd, syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
+		conn, err := accept(d.listener.fd)
 		if err == syscall.EINTR || err == syscall.ECONNABORTED {
 			continue
 		}
@@ -452,7 +440,7 @@ func (d *drain) adopt(key processKey, n *newcomer) *process {
 	}
 	d.processes[key] = p
 	if p.pidfd >= 0 {
-		if err := d.watch(p.pidfd); err != nil {
+		if err := d.poller.watch(p.pidfd); err != nil {
 			syscall.Close(p.pidfd)
 			p.pidfd = -1
 		} else {

@@ -136,7 +136,7 @@ func Start(opt Options) (*Session, error) {
 	w, err := format.Create(opt.Output, meta, opt.Writer)
 	if err != nil {
 		l.close()
-		syscall.Close(d.epoll)
+		d.poller.close()
 		syscall.Close(s.wakes[0])
 		syscall.Close(s.wakes[1])
 		return nil, err
