@@ -5,7 +5,8 @@
  *   call.c    one recorded call of the driver; its wrappers are in driver.c, array.c
  *   torch.c   PyTorch's reports                   cupy.c   CuPy's
  *   nvtx.c    NVTX ranges and marks                     api.c    gpurec.h
- *   stack.c   definitions: what has been sent           python.c CPython's frames
+ *   stack.c   definitions: what has been sent           python.c CPython's code objects
+ *   walk.c    CPython's frames
  *   lane.c    birth, publishing, a full lane            thread.c threads, forks, ends
  *   config.c  the environment
  *
@@ -265,11 +266,6 @@ uint64_t gpurec_def_text(struct thread *t, const void *text, size_t bytes, unsig
 int16_t gpurec_def_device(struct thread *t, int ordinal, bool ask);
 
 /* What each event calls: mostly there is nothing to define. */
-static inline uint64_t gpurec_stack(struct thread *t, int skip)
-{
-	return gpurec_config.stacks ? gpurec_def_stack(t, skip) : 0;
-}
-
 static inline int16_t gpurec_device(struct thread *t, int ordinal, bool ask)
 {
 	if (likely((unsigned)ordinal < 64 && t->devices >> ordinal & 1))
@@ -292,10 +288,18 @@ static inline uint64_t gpurec_mix(uint64_t h, uint64_t x)
 extern uint32_t gpurec_python; /* 0x030b0700 for 3.11.7, 0: none, or not one that can be read */
 
 void gpurec_python_find(void);
-/* Fills t->frames and t->codes; the number of frames. */
-unsigned gpurec_python_walk(struct thread *t, unsigned max, int skip);
+/* The hash of this thread's innermost max frames; 0: it has none. */
+uint64_t gpurec_python_hash(unsigned max, int skip);
+/* Fills t->frames and t->codes of a stack that has a hash; the hash again, since a closer look may see other frames. */
+uint64_t gpurec_python_walk(struct thread *t, unsigned max, int skip);
 uint32_t gpurec_code_bytes(const void *code, uint32_t limit);
 void gpurec_code_write(const void *code, uint64_t key, uint32_t bytes, unsigned char *to);
+
+/* gpurec_def_stack, in a process with an interpreter that is wanted and can be read. */
+static inline uint64_t gpurec_stack(struct thread *t, int skip)
+{
+	return __atomic_load_n(&gpurec_python, __ATOMIC_RELAXED) ? gpurec_def_stack(t, skip) : 0;
+}
 
 /* ---- doors.c, driver.c, torch.c ------------------------------------------ */
 

@@ -150,23 +150,18 @@ int16_t gpurec_def_device(struct thread *t, int ordinal, bool may_ask)
 
 uint64_t gpurec_def_stack(struct thread *t, int skip)
 {
-	unsigned n = gpurec_python_walk(t, gpurec_config.max_frames, skip);
-	if (n == 0)
-		return 0;
-	uint64_t hash = gpurec_mix(n, t->frames_dropped != 0);
-	for (unsigned i = 0; i < n; i++)
-		hash = gpurec_mix(gpurec_mix(hash, t->frames[i].code), (uint32_t)t->frames[i].instruction);
-	hash = gpurec_mix(hash, hash >> 32);
-	if (hash == 0)
-		hash = 1;
-	if (likely(known(t->sent_stacks, SENT_STACKS, hash)))
+	uint64_t hash = gpurec_python_hash(gpurec_config.max_frames, skip);
+	if (likely(hash == 0 || known(t->sent_stacks, SENT_STACKS, hash)))
 		return hash;
-	for (unsigned i = 0; i < n; i++) {
+	hash = gpurec_python_walk(t, gpurec_config.max_frames, skip);
+	if (hash == 0)
+		return 0;
+	for (unsigned i = 0; i < t->nframes; i++) {
 		uint64_t key = t->frames[i].code;
 		if (!known(t->sent_codes, SENT_CODES, key) && !waiting(t, GPUREC_WIRE_CODE, key))
 			add(t, GPUREC_WIRE_CODE, key, gpurec_code_bytes(t->codes[i], (uint32_t)(t->capacity / 4)))->from = t->codes[i];
 	}
-	add(t, GPUREC_WIRE_STACK, hash, sizeof(gpurec_stack_def) + n * sizeof(gpurec_frame));
+	add(t, GPUREC_WIRE_STACK, hash, sizeof(gpurec_stack_def) + t->nframes * sizeof(gpurec_frame));
 	return hash;
 }
 

@@ -1,0 +1,66 @@
+/*
+ * python.h - where CPython keeps what a stack is made of; python.c finds the
+ * interpreter and copies code objects, walk.c walks and hashes.
+ */
+#ifndef PYTHON_H
+#define PYTHON_H
+
+#include "hook.h"
+
+/* Offsets in bytes; -1: there is none. Release builds with the interpreter lock,
+ * LP64. They are the same in every patch release of a minor one. A table of both
+ * files, so that in a walk of one layout the offsets are constants. */
+struct layout {
+	uint16_t version;
+	int16_t ts_frame;      /* PyThreadState: the frame, or the _PyCFrame that has it */
+	int16_t cframe_frame;  /* _PyCFrame */
+	int16_t f_code, f_previous, f_instruction, f_owner;
+	int16_t instruction_unit; /* f_instruction is a number of these bytes; 0: an address */
+	int16_t co_firstline, co_filename, co_name, co_linetable, co_firsttraceable, co_bytecode;
+	int16_t co_cells, co_version;
+	int16_t str_ascii, str_data;
+};
+
+static const struct layout layouts[] = {
+	{0x0309, 24, -1, 32, 24, 104, -1, 1, 40, 104, 112, 120, -1, 176, -1, -1, 48, 72},
+	{0x030a, 24, -1, 32, 24, 96, -1, 2, 40, 104, 112, 120, -1, 176, -1, -1, 48, 72},
+	{0x030b, 56, 8, 32, 48, 56, 69, 0, 72, 112, 120, 136, 168, 184, 88, -1, 48, 72},
+	{0x030c, 56, 0, 0, 8, 56, 70, 0, 68, 112, 120, 136, 176, 192, 84, 92, 40, 56},
+	{0x030d, 72, -1, 0, 8, 56, 70, 0, 68, 112, 120, 136, 184, 200, 84, 92, 40, 56},
+};
+
+/* Equal in every version of the table. */
+enum { OB_TYPE = 8, BYTES_SIZE = 16, BYTES_DATA = 32, STR_LENGTH = 16, STR_HASH = 24, STR_STATE = 32, TYPE_BASICSIZE = 32, TYPE_MEMBERS = 240 };
+enum { OWNER_GENERATOR = 1, OWNER_C = 3, WALK_MOST = 4096 };
+
+#define FIELD(type, object, offset) (*(const type *)((const char *)(object) + (offset)))
+#define POINTER(object, offset) FIELD(const char *, object, offset)
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* The interpreter of this process: not to be looked at before layout is known. */
+struct interpreter {
+	const struct layout *layout; /* NULL: no stacks */
+	void *(*thread_state)(void);
+	const char *code_type, *str_type;
+};
+extern struct interpreter gpurec_interpreter;
+
+/* From now on stacks are walked, in this version's layout. */
+void gpurec_walk_choose(uint16_t version);
+
+/* A str's bytes; the unit is 0 for what is no compact str. */
+INLINE const char *str_data(const struct layout *l, const char *s, uint64_t *bytes, unsigned *unit)
+{
+	uint32_t state = FIELD(uint32_t, s, STR_STATE);
+	*unit = state >> 2 & 7;
+	*bytes = 0;
+	if (!(state & 0x20) || (*unit != 1 && *unit != 2 && *unit != 4)) {
+		*unit = 0;
+		return s;
+	}
+	*bytes = FIELD(uint64_t, s, STR_LENGTH) * *unit;
+	return s + (state & 0x40 ? l->str_ascii : l->str_data);
+}
+
+#endif

@@ -1,0 +1,248 @@
+/*
+ * walk.c - the calling thread's Python frames, as an event's hash and, where the
+ * recorder does not know that one yet, one by one.
+ *
+ * Why reading them as raw memory is sound: the thread is inside a C call made from
+ * its innermost Python frame, so its chain of frames stands still until that call
+ * returns, whether or not the thread holds the interpreter's lock; frames own
+ * their code objects; and what is read of a code object never changes. Taking the
+ * lock instead would deadlock under PyTorch's allocator lock.
+ */
+#include "python.h"
+
+/* ---- hashing ------------------------------------------------------------------ */
+
+typedef unsigned __int128 wide;
+
+/* Two numbers for each place in a stack, from a fixed seed: every thread's hashes agree. */
+static uint64_t noise[2 * GPUREC_MAX_FRAMES];
+
+static void make_noise(void)
+{
+	uint64_t s = 0;
+	for (unsigned i = 0; i < sizeof noise / sizeof noise[0]; i++) {
+		uint64_t z = s += 0x9e3779b97f4a7c15ull; /* splitmix64 */
+		z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+		z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+		__atomic_store_n(&noise[i], z ^ z >> 31, __ATOMIC_RELAXED);
+	}
+}
+
+/*
+ * A list of pairs of words is hashed as NH does (J. Black and others, UMAC,
+ * 1999): the sum of (noise + a) · (noise' + b) in 128 bits. For numbers drawn at
+ * random two lists collide with a chance of 2^-64, whatever they have in common;
+ * and no product waits for the one before it, where a chain of mixes cost 10
+ * cycles a frame. The noise must be drawn place by place: one that grows evenly
+ * gives a b b a and b a a b the same sum.
+ */
+INLINE wide product(const uint64_t *two, uint64_t a, uint64_t b) { return (wide)(two[0] + a) * (two[1] + b); }
+
+INLINE uint64_t folded(wide sum, uint64_t x)
+{
+	return gpurec_mix(gpurec_mix((uint64_t)sum, x), (uint64_t)(sum >> 64));
+}
+
+/* The last n bytes before end, at most 16, as numbers. What stands before them is
+ * their object's head and can be read too. */
+struct words {
+	uint64_t a, b;
+};
+
+INLINE uint64_t word(const char *p)
+{
+	uint64_t x;
+	memcpy(&x, p, sizeof x);
+	return x;
+}
+
+INLINE struct words before(const char *end, uint64_t n)
+{
+	if (n >= 16)
+		return (struct words){word(end - 8), word(end - 16)};
+	if (n > 8)
+		return (struct words){word(end - 8), word(end - 16) >> (128 - 8 * n)};
+	return (struct words){n > 0 ? word(end - 8) >> (64 - 8 * n) : 0, 0};
+}
+
+/* The interpreter's own hash of a name, which it keeps for nearly all (what it
+ * compares names by); ours for the others, such as those of frozen modules. */
+INLINE uint64_t name_hash(const struct layout *l, const char *name)
+{
+	int64_t kept = FIELD(int64_t, name, STR_HASH);
+	if (likely(kept != -1))
+		return (uint64_t)kept;
+	uint64_t n;
+	unsigned unit;
+	const char *p = str_data(l, name, &n, &unit);
+	return gpurec_text_hash(p, n, unit);
+}
+
+/*
+ * What names a code object of 3.9 to 3.11. Its address alone is reused once it is
+ * freed (exec, lambdas, compiled graphs), and so are those of its strings:
+ * trusting them was wrong for up to 99.99 % of reused objects when tried. The
+ * content that tells them apart is hashed (0 of 300,000 wrong): the name, length
+ * and last 16 bytes of the file name, the first line, length and first 16 bytes
+ * of the line table.
+ */
+INLINE uint64_t content_key(const struct layout *l, const char *code)
+{
+	uint64_t n;
+	unsigned unit;
+	const char *end = str_data(l, POINTER(code, l->co_filename), &n, &unit);
+	end += n;
+	const char *table = POINTER(code, l->co_linetable);
+	uint64_t size = FIELD(uint64_t, table, BYTES_SIZE), some = size < 16 ? size : 16;
+	struct words file = before(end, n), first = before(table + BYTES_DATA + some, some);
+
+	wide sum = product(noise, (uintptr_t)code, name_hash(l, POINTER(code, l->co_name)));
+	sum += product(noise + 2, file.a, file.b);
+	sum += product(noise + 4, first.a, first.b);
+	sum += product(noise + 6, n << 32 | FIELD(uint32_t, code, l->co_firstline), size);
+	return folded(sum, 0);
+}
+
+/* From 3.12 on a code object has a version of its own; 0: the counter ran over. */
+INLINE uint32_t version(const struct layout *l, const char *code)
+{
+	return l->co_version >= 0 ? FIELD(uint32_t, code, l->co_version) : 0;
+}
+
+static __attribute__((noinline)) uint64_t unversioned_key(const struct layout *l, const char *code) { return content_key(l, code); }
+
+static uint64_t code_key(const struct layout *l, const char *code)
+{
+	uint32_t v = version(l, code);
+	return v ? gpurec_mix(gpurec_mix(1, (uintptr_t)code), v) : unversioned_key(l, code);
+}
+
+/* ---- walking ------------------------------------------------------------------ */
+
+/*
+ * Python does not show a frame that is still being set up: one that has not come
+ * to its RESUME, whose place is co_firsttraceable. Before it stand an instruction
+ * a cell variable and three others, each at most four units with its prefixes, so
+ * that what is farther on is shown; the number of cells lies in the cache line
+ * that the version is read from, and the place in another, which a cold walk is
+ * spared. A code object with a later RESUME, or none, is no compiler's. It is
+ * found when it comes to be defined, and from then on no number of cells is
+ * believed.
+ */
+enum { PREFIX_BYTES = 24, CELL_BYTES = 8, UNBELIEVED = INT32_MAX };
+static int64_t unbelieved; /* added to the bound: 0 or UNBELIEVED, which is more than any code has */
+
+INLINE int64_t bound(const struct layout *l, const char *code)
+{
+	return PREFIX_BYTES + CELL_BYTES * (int64_t)FIELD(int32_t, code, l->co_cells);
+}
+
+INLINE int64_t resume(const struct layout *l, const char *code) { return 2 * (int64_t)FIELD(int32_t, code, l->co_firsttraceable); }
+
+/* Whether Python shows a frame, and then its code object and where in it. */
+INLINE bool shown(const struct layout *l, const char *f, int64_t more, const char **code, uint32_t *at)
+{
+	const char *c = *code = POINTER(f, l->f_code);
+	unsigned owner = l->f_owner >= 0 ? FIELD(uint8_t, f, l->f_owner) : 0;
+	if (owner >= OWNER_C)
+		return false; /* the interpreter's own */
+	if (l->version >= 0x030d && (c == NULL || POINTER(c, OB_TYPE) != gpurec_interpreter.code_type))
+		return false; /* of no Python function; before 3.13 a frame can have nothing else */
+	int64_t i = l->instruction_unit ? (int64_t)FIELD(int32_t, f, l->f_instruction) * l->instruction_unit
+	                                : POINTER(f, l->f_instruction) - (c + l->co_bytecode);
+	*at = (uint32_t)i;
+	return l->co_firsttraceable < 0 || likely(i >= bound(l, c) + more) || owner == OWNER_GENERATOR || i >= resume(l, c);
+}
+
+/* The innermost frame of this thread; NULL: there is none. */
+INLINE const char *innermost(const struct layout *l)
+{
+	const char *ts = gpurec_interpreter.thread_state();
+	if (ts == NULL)
+		return NULL;
+	const char *f = POINTER(ts, l->ts_frame);
+	return l->cframe_frame >= 0 && f != NULL ? POINTER(f, l->cframe_frame) : f;
+}
+
+/*
+ * The hash of the calling thread's stack. Every event that has one walks it, so
+ * this writes nothing and each layout has a copy of its own, in which the offsets
+ * are constants.
+ */
+INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
+{
+	int64_t more = __atomic_load_n(&unbelieved, __ATOMIC_RELAXED);
+	const char *code, *f = innermost(l);
+	uint32_t at;
+	for (; unlikely(skip > 0) && f != NULL; f = POINTER(f, l->f_previous))
+		skip -= shown(l, f, more, &code, &at);
+	if (f == NULL)
+		return 0;
+
+	wide sum = 0;
+	const uint64_t *two = noise, *end = noise + 2 * max;
+	unsigned left = WALK_MOST;
+	do {
+		if (likely(shown(l, f, more, &code, &at))) {
+			if (two == end)
+				break;
+			uint64_t v = version(l, code);
+			if (likely(v != 0))
+				sum += product(two, (uintptr_t)code, v << 32 | at);
+			else
+				sum += product(two, l->co_version < 0 ? content_key(l, code) : unversioned_key(l, code), at);
+			two += 2;
+		}
+		f = POINTER(f, l->f_previous);
+	} while (f != NULL && --left > 0);
+	if (two == noise)
+		return 0;
+	uint64_t h = folded(sum, (uint64_t)(two - noise) + (f != NULL));
+	return h ? h : 1;
+}
+
+typedef uint64_t walk_fn(unsigned max, int skip);
+
+#define WALK(i) \
+	static uint64_t walk_##i(unsigned max, int skip) { return walk_hash(&layouts[i], max, skip); }
+WALK(0) WALK(1) WALK(2) WALK(3) WALK(4)
+static walk_fn *const walks[] = {walk_0, walk_1, walk_2, walk_3, walk_4};
+_Static_assert(sizeof walks / sizeof walks[0] == sizeof layouts / sizeof layouts[0], "a walk for each layout");
+static walk_fn *walk; /* NULL: no stacks */
+
+void gpurec_walk_choose(uint16_t version)
+{
+	make_noise();
+	for (unsigned i = 0; i < sizeof walks / sizeof walks[0]; i++)
+		if (layouts[i].version == version)
+			__atomic_store_n(&walk, walks[i], __ATOMIC_RELEASE);
+}
+
+uint64_t gpurec_python_hash(unsigned max, int skip)
+{
+	walk_fn *f = __atomic_load_n(&walk, __ATOMIC_ACQUIRE);
+	return f ? f(max, skip) : 0;
+}
+
+uint64_t gpurec_python_walk(struct thread *t, unsigned max, int skip)
+{
+	const struct layout *l = gpurec_interpreter.layout;
+	const char *code, *f = innermost(l);
+	t->nframes = t->frames_dropped = 0;
+	uint32_t at;
+	int skipped = 0;
+	for (int i = 0; f != NULL && i < WALK_MOST; i++, f = POINTER(f, l->f_previous)) {
+		bool is = shown(l, f, UNBELIEVED, &code, &at);
+		if (is != shown(l, f, 0, &code, &at))
+			__atomic_store_n(&unbelieved, UNBELIEVED, __ATOMIC_RELAXED);
+		if (!is || skipped++ < skip)
+			continue;
+		if (t->nframes == max) {
+			t->frames_dropped++;
+			continue;
+		}
+		t->codes[t->nframes] = code;
+		t->frames[t->nframes++] = (gpurec_frame){code_key(l, code), (int32_t)at, GPUREC_FRAME_PYTHON};
+	}
+	return gpurec_python_hash(max, skip);
+}
