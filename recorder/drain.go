@@ -369,6 +369,11 @@ func (d *drain) accept() {
 			d.waiting = d.waiting[1:]
 		}
 		d.waiting = append(d.waiting, conn)
+		// The hello may be on its way still; without lanes nothing else would end
+		// the pause before the lane is full. Closing conn ends the watch.
+		if err := d.poller.watch(conn); err != nil {
+			d.complain(err.Error())
+		}
 	}
 	d.waiting = keep(d.waiting, func(conn int) bool {
 		n, err := receive(conn)

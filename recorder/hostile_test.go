@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -72,6 +73,35 @@ func (r *rawLane) announce(t testing.TB, s *Session, message []byte, fds ...int)
 		if err := syscall.Sendmsg(c, message, rights, nil, 0); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A hello that comes after its connection was accepted is taken in at once: the
+// pause without lanes is longer than a fast thread takes to fill its own.
+func TestLateHello(t *testing.T) {
+	best := time.Hour
+	for range 5 { // on a busy machine one may be put aside
+		s := record(t, Options{})
+		r := newRawLane(t)
+		c := descriptor(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET, 0))
+		if err := syscall.Connect(c, &syscall.SockaddrUnix{Name: s.Socket()}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		hello := unsafe.Slice((*byte)(unsafe.Pointer(&r.hello)), unsafe.Sizeof(r.hello))
+		if err := syscall.Sendmsg(c, hello, syscall.UnixRights(r.fd), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		sent := time.Now()
+		for atomic.LoadUint64(&r.header.Heartbeat) == 0 && time.Since(sent) < time.Minute {
+			time.Sleep(100 * time.Microsecond)
+		}
+		best = min(best, time.Since(sent))
+		syscall.Close(c)
+		finish(t, s)
+	}
+	if best > paceAlone/2 {
+		t.Errorf("its lane was first read %v later", best)
 	}
 }
 
