@@ -43,6 +43,7 @@ func commands() []*command {
 		linesCommand(),
 		contextsCommand(),
 		devicesCommand(),
+		leaksCommand(),
 		eventsCommand(),
 		verifyCommand(),
 		exportCommand(),

@@ -1,0 +1,152 @@
+package leaks
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+)
+
+// turnBegins follows a scope that begins again. Which scope is the program's
+// step is known only at the end: the outermost of those that go on for most of
+// the run. An outer scope comes round before those inside it, so the first
+// ones that come round are followed; later a less deep one takes the place of
+// the deepest, and any that of one in which nothing is taken.
+func (a *Answer) turnBegins(p *analyze.Pass, e *format.Event) {
+	if !p.Matches(e, analyze.ByProcess|analyze.ByThread) {
+		return
+	}
+	pr := a.process(e.Process)
+	if a.opt.Per != "" {
+		if len(pr.turns) == 0 && p.Defs.Name(e.Name) == a.opt.Per {
+			pr.turns = append(pr.turns, newTurns(e.Name, 0))
+		}
+	} else if pr.begun[e.Name] {
+		pr.follow(e.Name, func() int { return depth(p.State, e.Parent) })
+	}
+	pr.begun[e.Name] = true
+	for _, c := range pr.turns {
+		if c.name == e.Name {
+			c.open[e.Scope] = pr.taken
+		}
+	}
+}
+
+// follow makes a clock of a scope, where it is none yet and there is room.
+func (pr *process) follow(name format.NameID, depth func() int) {
+	worst := 0
+	for i, c := range pr.turns {
+		if c.name == name {
+			return
+		}
+		if w := pr.turns[worst]; c.empty() && !w.empty() || c.empty() == w.empty() && c.depth > w.depth {
+			worst = i
+		}
+	}
+	c := newTurns(name, depth())
+	switch {
+	case len(pr.turns) < mostTurns:
+		pr.turns = append(pr.turns, c)
+	case pr.turns[worst].empty() || c.depth < pr.turns[worst].depth:
+		pr.turns[worst] = c
+	}
+}
+
+func newTurns(name format.NameID, depth int) *clock {
+	return &clock{name: name, depth: depth, open: map[format.ScopeID]int64{}}
+}
+
+// depth is how deep a scope with this parent is.
+func depth(s *live.State, parent format.ScopeID) (n int) {
+	const most = 64 // a file may claim that scopes are each other's parents
+	for sc := s.Scope(parent); sc != nil && n < most; sc = s.Scope(sc.Parent) {
+		n++
+	}
+	return n
+}
+
+func (a *Answer) turnEnds(sc *live.Scope, e *format.Event) {
+	if !a.p.In || e.Kind != format.ScopeEnd || !a.p.Matches(e, analyze.ByProcess|analyze.ByThread) {
+		return
+	}
+	pr := a.process(sc.Process)
+	for _, c := range pr.turns {
+		if taken, ok := c.open[sc.ID]; ok {
+			delete(c.open, sc.ID)
+			c.inside += pr.taken - taken
+			c.set(c.hand + 1)
+		}
+	}
+}
+
+// stop brings everything of a process up to its end.
+func (a *Answer) stop(pr *process, at format.Time) {
+	pr.until = at
+	for _, s := range pr.order {
+		for i, f := range s.floors {
+			switch {
+			case f == nil:
+			case i == 0:
+				f.advance(&pr.time, s.held)
+			default:
+				f.advance(pr.turns[i-1], s.held)
+			}
+		}
+	}
+}
+
+// clock is the one that growth is measured by, and its place among a site's
+// floors; or why there is none.
+func (a *Answer) clock(p *analyze.Pass, pr *process) (c *clock, place int, unknown string) {
+	for i, t := range pr.turns {
+		if t.bucket() < fewest || t.inside < pr.taken/2 && a.opt.Per == "" {
+			continue
+		}
+		if c == nil || t.depth < c.depth || t.depth == c.depth && t.inside > c.inside {
+			c, place = t, 1+i
+		}
+	}
+	switch {
+	case c != nil:
+		return c, place, ""
+	case a.opt.Per != "" && len(pr.turns) == 0:
+		return nil, 0, fmt.Sprintf("there is no scope %s", analyze.Short(a.opt.Per))
+	case a.opt.Per != "":
+		return nil, 0, fmt.Sprintf("scope %s has %d turn%s, and it takes %d", analyze.Short(a.opt.Per), pr.turns[0].hand, analyze.Plural(pr.turns[0].hand), fewest)
+	case pr.time.hand < int64(fewest*shortest):
+		return nil, 0, fmt.Sprintf("no scope comes round often enough, and memory was taken during %s only, where it takes %s",
+			time.Duration(pr.time.hand), fewest*shortest)
+	}
+	return &pr.time, 0, ""
+}
+
+// growth judges every site.
+func (a *Answer) growth(p *analyze.Pass, pr *process) Growth {
+	c, place, unknown := a.clock(p, pr)
+	g := Growth{Unknown: unknown, Growing: []*Growing{}}
+	if c == nil {
+		return g
+	}
+	n := c.bucket()
+	g.Stretches, g.Warmup, g.Length = n, (n+warmup-1)/warmup, int64(1)<<c.level
+	unit := float64(g.Length)
+	if c == &pr.time {
+		unit /= 1e9
+	} else {
+		g.Scope, g.Turns = p.Defs.Name(c.name), c.hand
+	}
+	for _, s := range pr.order {
+		f := s.floors[place]
+		if f == nil || f.clock != c || a.opt.Suppressions.of(p, s) > 0 {
+			continue
+		}
+		g.Looked++
+		if t, ok := trendOf(f.low[:n]); ok && t.grows() {
+			g.Growing = append(g.Growing, &Growing{Site: a.say(p, s), Slope: t.slope / unit, Low: t.low / unit, High: t.high / unit,
+				Rose: t.rose, Floor: f.low[n-1], Rises: t.rises, Parts: t.parts})
+		}
+	}
+	return g
+}
