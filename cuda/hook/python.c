@@ -22,6 +22,18 @@ static bool given_up;
 
 /* ---- finding an interpreter -------------------------------------------------- */
 
+/* How many libraries there had been when none of them was CPython: while there
+ * are no more, none need be looked at. (dlsym's failure makes its message with
+ * malloc, which gives a new thread an arena for it: 20 µs of its first event.) */
+static unsigned long long none_among;
+
+static int count_loaded(struct dl_phdr_info *info, size_t size, void *n)
+{
+	(void)size;
+	*(unsigned long long *)n = info->dlpi_adds;
+	return 1;
+}
+
 static int is_python(struct dl_phdr_info *info, size_t size, void *found)
 {
 	(void)size;
@@ -121,7 +133,11 @@ static bool walk_agrees(const struct layout *l, const char *ts)
  */
 void gpurec_python_find(void)
 {
+	unsigned long long loaded = 0;
 	if (!gpurec_config.stacks || __atomic_load_n(&gpurec_interpreter.layout, __ATOMIC_ACQUIRE) != NULL || __atomic_load_n(&given_up, __ATOMIC_RELAXED))
+		return;
+	dl_iterate_phdr(count_loaded, &loaded);
+	if (loaded == __atomic_load_n(&none_among, __ATOMIC_RELAXED))
 		return;
 	void *from = RTLD_DEFAULT;
 	void *get = gpurec_dlsym(from, "PyGILState_GetThisThreadState");
@@ -129,8 +145,10 @@ void gpurec_python_find(void)
 		const char *path = NULL; /* an embedded one, out of the global scope */
 		dl_iterate_phdr(is_python, &path);
 		from = path ? gpurec_dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-		if (from == NULL)
+		if (from == NULL) {
+			__atomic_store_n(&none_among, loaded, __ATOMIC_RELAXED);
 			return;
+		}
 		get = gpurec_dlsym(from, "PyGILState_GetThisThreadState");
 	}
 	void *version = gpurec_dlsym(from, "Py_GetVersion"), *ready = gpurec_dlsym(from, "Py_IsInitialized");
