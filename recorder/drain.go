@@ -239,7 +239,7 @@ func (d *drain) copy(l *lane) (taken int, err error) {
 		}
 		end := b.used + n
 		b.refs.Add(1)
-		d.out.chunks = append(d.out.chunks, chunk{l, b.bytes[b.used:end:end], b, l.ring.Dropped()})
+		d.out.chunks = append(d.out.chunks, chunk{l, b.bytes[b.used:end:end], b, l.ring.Dropped(), l.ring.Defines()})
 		b.used = end
 		d.out.bytes += n
 		taken += n

@@ -139,9 +139,11 @@ func (f *fold) born(l *lane) {
 
 // chunk takes in records: definitions at once, the others in the lane's queue.
 func (f *fold) chunk(c *chunk) {
-	for r, rest := ring.Next(c.records); r != nil; r, rest = ring.Next(rest) {
-		if r.Definition() {
-			f.define(c.lane, r)
+	if c.defines {
+		for r, rest := ring.Next(c.records); r != nil; r, rest = ring.Next(rest) {
+			if r.Definition() {
+				f.define(c.lane, r)
+			}
 		}
 	}
 	p := piece{records: skipDefinitions(c.records), buffer: c.buffer, dropped: c.dropped}
@@ -389,8 +391,8 @@ func (f *fold) scopeOf(pid int, number uint64) (format.ScopeID, bool) {
 
 func (f *fold) deviceOf(pid, ordinal int) format.Device {
 	if p := f.byPID[int32(pid)]; p != nil {
-		if id, ok := p.tables.devices[int32(ordinal)]; ok {
-			return id
+		if own := p.tables.devices; ordinal >= 0 && ordinal < len(own) && own[ordinal].known {
+			return own[ordinal].id
 		}
 	}
 	return format.NoDevice

@@ -44,7 +44,7 @@ func FuzzFold(f *testing.F) {
 		}
 		out := &buffer{}
 		out.refs.Store(100)
-		b.round(&round{chunks: []chunk{{b.lanes[0], buf[:n], out, dropped}}, until: 1 << 40})
+		b.round(&round{chunks: []chunk{{b.lanes[0], buf[:n], out, dropped, true}}, until: 1 << 40})
 		b.round(&round{left: []leaving{{lane: b.lanes[0], dropped: dropped}}, last: true})
 		var lost uint64
 		names := uint32(len(b.f.in.names))

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/recorder/ring"
@@ -47,19 +48,60 @@ func (g *generational[V]) put(k uint64, v V) {
 
 func (g *generational[V]) turn() { g.young, g.old = nil, g.young }
 
+// A stackTable is the stacks by their hashes. Nearly every event asks for one,
+// and a program's are few: near has those of late, by some bits of the hash.
+type stackTable struct {
+	generational[*stack]
+	near [512]struct {
+		hash  uint64
+		stack *stack
+	}
+}
+
+func (g *stackTable) get(hash uint64) (*stack, bool) {
+	near := &g.near[(hash^hash>>32)%uint64(len(g.near))]
+	if near.hash == hash && near.stack != nil {
+		return near.stack, true
+	}
+	s, ok := g.generational.get(hash)
+	if ok {
+		near.hash, near.stack = hash, s
+	}
+	return s, ok
+}
+
+func (g *stackTable) turn() {
+	g.generational.turn()
+	clear(g.near[:])
+}
+
 // tables are what the definitions of one process say.
 type tables struct {
 	id      format.ProcessID
 	row     format.Process
 	codes   generational[*code]
-	stacks  generational[*stack]
+	stacks  stackTable
 	names   generational[format.NameID]
-	devices map[int32]format.Device
-	told    map[int32]bool // ordinals whose DeviceInfo is in the trace
+	devices []ownDevice // by the process's own ordinal
 	ranges  map[uint64]openScope
 	closed  generational[format.ScopeID] // by number, the latest: a program may still report what one measured
 	open    int                          // scopes
 	epoch   uint32
+}
+
+// An ownDevice is a device of a process.
+type ownDevice struct {
+	id    format.Device
+	known bool // id is
+	told  bool // its DeviceInfo is in the trace
+}
+
+// device is what is known of an ordinal, until the next call.
+func (t *tables) device(ordinal int16) *ownDevice {
+	for int(ordinal) >= len(t.devices) {
+		t.devices = append(t.devices, ownDevice{})
+	}
+	return &t.devices[ordinal]
 }
 
 // maxClosed is how many ended scopes of a process can still be reported, at least.
@@ -219,6 +261,9 @@ func (f *fold) define(l *lane, r ring.Record) {
 }
 
 func (f *fold) defineDevice(t *tables, d *format.WireDeviceDef) {
+	if d.Ordinal < 0 || d.Ordinal > math.MaxInt16 { // no event can name it
+		return
+	}
 	row := format.DeviceRow{Name: text(upToZero(d.Name[:]), 0), Total: int64(min(d.Total, 1<<62)), NVML: format.Unknown}
 	if d.Known == 1 {
 		u := d.UUID
@@ -229,24 +274,23 @@ func (f *fold) defineDevice(t *tables, d *format.WireDeviceDef) {
 			}
 		}
 	}
-	old, ok := t.devices[d.Ordinal]
-	if !ok {
-		f.bind(t, d.Ordinal, f.device(row))
+	own := t.device(int16(d.Ordinal))
+	if !own.known {
+		*own = ownDevice{id: f.device(row), known: true}
 		return
 	}
 	// An event came before its device could be asked: the row it got is this
 	// device's, unless the device has one already.
-	if old == format.NoDevice || f.in.devices[old].UUID != "" || row.UUID == "" {
+	if own.id == format.NoDevice || f.in.devices[own.id].UUID != "" || row.UUID == "" {
 		return
 	}
 	if f.has(row.UUID) {
-		t.devices[d.Ordinal] = f.in.uuids[row.UUID]
-		delete(t.told, d.Ordinal)
+		*own = ownDevice{id: f.in.uuids[row.UUID], known: true}
 		return
 	}
-	row.ID = old
-	f.in.devices[old] = row
-	f.in.uuids[row.UUID] = old
+	row.ID = own.id
+	f.in.devices[own.id] = row
+	f.in.uuids[row.UUID] = own.id
 	f.page.devices = append(f.page.devices, row)
 }
 
@@ -255,24 +299,16 @@ func (f *fold) has(uuid string) bool {
 	return ok
 }
 
-func (f *fold) bind(t *tables, ordinal int32, id format.Device) {
-	if t.devices == nil {
-		t.devices, t.told = map[int32]format.Device{}, map[int32]bool{}
-	}
-	t.devices[ordinal] = id
-}
-
 // ordinal is the trace's index of a process's device.
 func (f *fold) ordinal(t *tables, ordinal int16) format.Device {
 	if ordinal < 0 {
 		return format.NoDevice
 	}
-	id, ok := t.devices[int32(ordinal)]
-	if !ok {
-		id = f.device(format.DeviceRow{Total: format.Unknown, NVML: format.Unknown})
-		f.bind(t, int32(ordinal), id)
+	own := t.device(ordinal)
+	if !own.known {
+		own.id, own.known = f.device(format.DeviceRow{Total: format.Unknown, NVML: format.Unknown}), true
 	}
-	return id
+	return own.id
 }
 
 // stackOf is the trace's stack of a hash; 0 where it was never defined, which

@@ -60,7 +60,7 @@ func chunkOf(l *lane, dropped uint64, records ...[]byte) chunk {
 	copy(b, all)
 	buf := &buffer{}
 	buf.refs.Store(100)
-	return chunk{l, b, buf, dropped}
+	return chunk{l, b, buf, dropped, true}
 }
 
 // parse reads "A10 F10 A12": kinds and times of one lane's events.

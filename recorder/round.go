@@ -28,6 +28,7 @@ type chunk struct {
 	records []byte
 	buffer  *buffer
 	dropped uint64 // the lane's counter, read after the records
+	defines bool   // there are definitions among them
 }
 
 // An ending is the end of a process, whose lanes have been emptied.

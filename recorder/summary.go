@@ -26,7 +26,7 @@ type DevicePeak struct {
 // has grown by a sixteenth: a few hundred times at most in any recording, at the
 // price of being that much early.
 type holders struct {
-	sizes map[format.StackID]int64
+	sizes []int64 // by stack: a trace's are numbered from 1
 	sum   int64
 	peak  int64 // of sum when the picture was taken
 	stack format.StackID
@@ -34,21 +34,17 @@ type holders struct {
 }
 
 func (h *holders) move(stack format.StackID, n int64) {
-	if h.sizes == nil {
-		h.sizes = map[format.StackID]int64{}
+	for int(stack) >= len(h.sizes) {
+		h.sizes = append(h.sizes, 0)
 	}
 	h.sum += n
-	if v := h.sizes[stack] + n; v == 0 {
-		delete(h.sizes, stack)
-	} else {
-		h.sizes[stack] = v
-	}
+	h.sizes[stack] += n
 	if h.sum > h.peak+h.peak/16 {
 		h.peak = h.sum
 		h.stack, h.size = 0, 0
 		for id, size := range h.sizes {
-			if size > h.size || size == h.size && id < h.stack {
-				h.stack, h.size = id, size
+			if size > h.size {
+				h.stack, h.size = format.StackID(id), size
 			}
 		}
 	}

@@ -84,10 +84,10 @@ func (f *fold) eventRecord(l *lane, r ring.Record) {
 // tellDevice puts a DeviceInfo before the first event on a device of a process.
 func (f *fold) tellDevice(l *lane, ordinal int16, id format.Device, at format.Time) {
 	t := &l.process.tables
-	if ordinal < 0 || t.told[int32(ordinal)] || t.told == nil {
+	if ordinal < 0 || t.device(ordinal).told {
 		return
 	}
-	t.told[int32(ordinal)] = true
+	t.device(ordinal).told = true
 	e := f.next(format.DeviceInfo, at, t.id, l.fold.tid)
 	e.Device, e.Object = id, uint64(ordinal)
 	f.emit(e, true)

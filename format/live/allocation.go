@@ -60,13 +60,15 @@ func (s *State) counts(e *format.Event) bool {
 // insert makes row live, because of e.
 func (s *State) insert(p *Process, row, e *format.Event) int32 {
 	k := keyOf(row)
-	if old, ok := s.index.get(k); ok {
+	at, old := s.index.find(k)
+	if old != none {
 		p.LostFrees++
 		if k.space == format.SpaceHandle && s.allocs[old].maps > 0 {
 			s.orphan(old)
 		} else {
 			s.end(p, old, e)
 		}
+		at, _ = s.index.find(k)
 	}
 	i := s.slot()
 	a := &s.allocs[i]
@@ -74,13 +76,14 @@ func (s *State) insert(p *Process, row, e *format.Event) int32 {
 	if row.Layer == format.LayerPool {
 		s.seesPool(p)
 	}
-	*a = Allocation{Event: *row, Counted: s.counts(row), refs: 1, generation: s.generation, epoch: s.epoch}
+	a.Event = *row
+	a.Counted, a.refs, a.maps, a.generation, a.epoch, a.dead = s.counts(row), 1, 0, s.generation, s.epoch, false
 	if row.Kind == format.Import {
 		a.Class = format.ClassImported
 	}
 	a.Kind, a.Allocated, a.Reserved, a.Status = format.Live, format.Unknown, format.Unknown, 0
 	s.link(p, i)
-	s.index.set(k, i)
+	s.index.fill(at, k, i)
 	if a.Counted {
 		s.move(p, a, a.Bytes())
 	}
@@ -131,10 +134,7 @@ func (s *State) slot() int32 {
 // end takes allocation i out of the live set, because of e.
 func (s *State) end(p *Process, i int32, e *format.Event) {
 	a := &s.allocs[i]
-	k := keyOf(&a.Event)
-	if named, ok := s.index.get(k); ok && named == i {
-		s.index.remove(k)
-	} else if len(s.orphans) > 0 {
+	if !s.index.removeSlot(keyOf(&a.Event), i) && len(s.orphans) > 0 {
 		delete(s.orphans, orphanKeyOf(a))
 	}
 	s.unlink(p, i)

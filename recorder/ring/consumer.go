@@ -22,6 +22,7 @@ type Consumer struct {
 	pid, tid uint32
 	tail     uint64
 	newest   format.Time
+	defines  bool // the latest Read
 	closed   bool
 }
 
@@ -82,6 +83,9 @@ func (c *Consumer) Busy() bool { return atomic.LoadUint32(&c.header.Busy) != 0 }
 
 // Newest is the time of the newest event that Read returned.
 func (c *Consumer) Newest() format.Time { return c.newest }
+
+// Defines reports whether what the latest Read returned has definitions.
+func (c *Consumer) Defines() bool { return c.defines }
 
 // Capacity is the lane's size without its header.
 func (c *Consumer) Capacity() int { return len(c.ring) }
@@ -144,6 +148,7 @@ func (c *Consumer) Read(b []byte) (int, error) {
 	cut := uint64(n) < whole
 
 	keep, skip := 0, 0
+	c.defines = false
 	for keep < n {
 		h := Record(b[keep:]).Head()
 		size := int(h.Slots) * format.SlotSize
@@ -167,7 +172,9 @@ func (c *Consumer) Read(b []byte) (int, error) {
 		if err := r.check(); err != nil {
 			return 0, c.corrupt(c.tail+uint64(keep), err)
 		}
-		if !r.Definition() {
+		if r.Definition() {
+			c.defines = true
+		} else {
 			c.newest = max(c.newest, r.Time())
 		}
 		keep += size
