@@ -290,8 +290,8 @@ extern uint32_t gpurec_python; /* 0x030b0700 for 3.11.7, 0: none, or not one tha
 void gpurec_python_find(void);
 /* The hash of this thread's innermost max frames; 0: it has none. */
 uint64_t gpurec_python_hash(unsigned max, int skip);
-/* Fills t->frames and t->codes of a stack that has a hash; the hash again, since a closer look may see other frames. */
-uint64_t gpurec_python_walk(struct thread *t, unsigned max, int skip);
+/* Fills t->frames and t->codes of a stack that has a hash. */
+void gpurec_python_walk(struct thread *t, unsigned max, int skip);
 uint32_t gpurec_code_bytes(const void *code, uint32_t limit);
 void gpurec_code_write(const void *code, uint64_t key, uint32_t bytes, unsigned char *to);
 

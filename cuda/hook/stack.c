@@ -153,8 +153,8 @@ uint64_t gpurec_def_stack(struct thread *t, int skip)
 	uint64_t hash = gpurec_python_hash(gpurec_config.max_frames, skip);
 	if (likely(hash == 0 || known(t->sent_stacks, SENT_STACKS, hash)))
 		return hash;
-	hash = gpurec_python_walk(t, gpurec_config.max_frames, skip);
-	if (hash == 0)
+	gpurec_python_walk(t, gpurec_config.max_frames, skip);
+	if (t->nframes == 0)
 		return 0;
 	for (unsigned i = 0; i < t->nframes; i++) {
 		uint64_t key = t->frames[i].code;

@@ -121,37 +121,39 @@ static uint64_t code_key(const struct layout *l, const char *code)
 
 /*
  * Python does not show a frame that is still being set up: one that has not come
- * to its RESUME, whose place is co_firsttraceable. Before it stand an instruction
- * a cell variable and three others, each at most four units with its prefixes, so
- * that what is farther on is shown; the number of cells lies in the cache line
- * that the version is read from, and the place in another, which a cold walk is
- * spared. A code object with a later RESUME, or none, is no compiler's. It is
- * found when it comes to be defined, and from then on no number of cells is
- * believed.
+ * to its RESUME, at co_firsttraceable. A compiler puts before it an instruction a
+ * cell variable and three others, each of at most four units with its prefixes,
+ * so that what is farther on is shown. The number of cells lies in the cache line
+ * that the version is read from, the place of the RESUME in another one, which a
+ * cold walk is spared.
+ *
+ * Code that no compiler made may have a later RESUME, or none: then a hash counts
+ * a frame that is not shown. It is left out where the frames are defined, always,
+ * so that one hash still stands for one list of frames.
  */
-enum { PREFIX_BYTES = 24, CELL_BYTES = 8, UNBELIEVED = INT32_MAX };
-static int64_t unbelieved; /* added to the bound: 0 or UNBELIEVED, which is more than any code has */
+enum { PREFIX_BYTES = 24, CELL_BYTES = 8 };
 
-INLINE int64_t bound(const struct layout *l, const char *code)
+INLINE bool resumed(const struct layout *l, const char *f, const char *code, int32_t at)
 {
-	return PREFIX_BYTES + CELL_BYTES * (int64_t)FIELD(int32_t, code, l->co_cells);
+	return l->co_firsttraceable < 0 || FIELD(uint8_t, f, l->f_owner) == OWNER_GENERATOR || at >= 2 * FIELD(int32_t, code, l->co_firsttraceable);
 }
 
-INLINE int64_t resume(const struct layout *l, const char *code) { return 2 * (int64_t)FIELD(int32_t, code, l->co_firsttraceable); }
+INLINE bool far_on(const struct layout *l, const char *code, int32_t at)
+{
+	return l->co_cells >= 0 && at >= PREFIX_BYTES + CELL_BYTES * FIELD(int32_t, code, l->co_cells);
+}
 
-/* Whether Python shows a frame, and then its code object and where in it. */
-INLINE bool shown(const struct layout *l, const char *f, int64_t more, const char **code, uint32_t *at)
+/* Whether a frame counts; then its code object and where in it. */
+INLINE bool counts(const struct layout *l, const char *f, const char **code, int32_t *at)
 {
 	const char *c = *code = POINTER(f, l->f_code);
-	unsigned owner = l->f_owner >= 0 ? FIELD(uint8_t, f, l->f_owner) : 0;
-	if (owner >= OWNER_C)
+	if (l->f_owner >= 0 && FIELD(uint8_t, f, l->f_owner) >= OWNER_C)
 		return false; /* the interpreter's own */
 	if (l->version >= 0x030d && (c == NULL || POINTER(c, OB_TYPE) != gpurec_interpreter.code_type))
 		return false; /* of no Python function; before 3.13 a frame can have nothing else */
-	int64_t i = l->instruction_unit ? (int64_t)FIELD(int32_t, f, l->f_instruction) * l->instruction_unit
-	                                : POINTER(f, l->f_instruction) - (c + l->co_bytecode);
-	*at = (uint32_t)i;
-	return l->co_firsttraceable < 0 || likely(i >= bound(l, c) + more) || owner == OWNER_GENERATOR || i >= resume(l, c);
+	*at = l->instruction_unit ? FIELD(int32_t, f, l->f_instruction) * l->instruction_unit
+	                          : (int32_t)(POINTER(f, l->f_instruction) - (c + l->co_bytecode));
+	return likely(far_on(l, c, *at)) || resumed(l, f, c, *at);
 }
 
 /* The innermost frame of this thread; NULL: there is none. */
@@ -171,11 +173,10 @@ INLINE const char *innermost(const struct layout *l)
  */
 INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
 {
-	int64_t more = __atomic_load_n(&unbelieved, __ATOMIC_RELAXED);
 	const char *code, *f = innermost(l);
-	uint32_t at;
+	int32_t at;
 	for (; unlikely(skip > 0) && f != NULL; f = POINTER(f, l->f_previous))
-		skip -= shown(l, f, more, &code, &at);
+		skip -= counts(l, f, &code, &at);
 	if (f == NULL)
 		return 0;
 
@@ -183,14 +184,14 @@ INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
 	const uint64_t *two = noise, *end = noise + 2 * max;
 	unsigned left = WALK_MOST;
 	do {
-		if (likely(shown(l, f, more, &code, &at))) {
+		if (likely(counts(l, f, &code, &at))) {
 			if (two == end)
 				break;
 			uint64_t v = version(l, code);
 			if (likely(v != 0))
-				sum += product(two, (uintptr_t)code, v << 32 | at);
+				sum += product(two, (uintptr_t)code, v << 32 | (uint32_t)at);
 			else
-				sum += product(two, l->co_version < 0 ? content_key(l, code) : unversioned_key(l, code), at);
+				sum += product(two, l->co_version < 0 ? content_key(l, code) : unversioned_key(l, code), (uint32_t)at);
 			two += 2;
 		}
 		f = POINTER(f, l->f_previous);
@@ -224,25 +225,23 @@ uint64_t gpurec_python_hash(unsigned max, int skip)
 	return f ? f(max, skip) : 0;
 }
 
-uint64_t gpurec_python_walk(struct thread *t, unsigned max, int skip)
+void gpurec_python_walk(struct thread *t, unsigned max, int skip)
 {
 	const struct layout *l = gpurec_interpreter.layout;
 	const char *code, *f = innermost(l);
+	int32_t at;
+	unsigned counted = 0, left = WALK_MOST;
 	t->nframes = t->frames_dropped = 0;
-	uint32_t at;
-	int skipped = 0;
-	for (int i = 0; f != NULL && i < WALK_MOST; i++, f = POINTER(f, l->f_previous)) {
-		bool is = shown(l, f, UNBELIEVED, &code, &at);
-		if (is != shown(l, f, 0, &code, &at))
-			__atomic_store_n(&unbelieved, UNBELIEVED, __ATOMIC_RELAXED);
-		if (!is || skipped++ < skip)
+	for (; f != NULL && left > 0; f = POINTER(f, l->f_previous), left--) {
+		if (!counts(l, f, &code, &at) || skip-- > 0)
 			continue;
-		if (t->nframes == max) {
+		if (counted++ >= max) {
 			t->frames_dropped++;
 			continue;
 		}
+		if (!resumed(l, f, code, at))
+			continue;
 		t->codes[t->nframes] = code;
-		t->frames[t->nframes++] = (gpurec_frame){code_key(l, code), (int32_t)at, GPUREC_FRAME_PYTHON};
+		t->frames[t->nframes++] = (gpurec_frame){code_key(l, code), at, GPUREC_FRAME_PYTHON};
 	}
-	return gpurec_python_hash(max, skip);
 }

@@ -7,6 +7,7 @@ Usage: stacks.py kinds|reuse
 
 import ctypes
 import json
+import opcode
 import sys
 import threading
 
@@ -239,6 +240,32 @@ def long_function():
             plain()
 
 
+def with_cells(a, b, c, d, e):
+    plain()
+    return lambda: (a, b, c, d, e, plain())
+
+
+def without_resume():
+    """A function whose RESUME another instruction has replaced: since 3.11 its
+    frames are being set up to their end, and Python does not show them."""
+
+    def made():
+        x = 0
+        for x in range(3):
+            pass
+        plain()
+        return x
+
+    code = made.__code__
+    if "RESUME" in opcode.opmap:
+        words = bytearray(code.co_code)
+        at = next(i for i in range(0, len(words), 2) if words[i] == opcode.opmap["RESUME"])
+        words[at] = opcode.opmap["NOP"]
+        made.__code__ = code.replace(co_code=bytes(words))
+    made()
+    made()
+
+
 def kinds():
     plain()
     thing = Thing()
@@ -255,6 +282,9 @@ def kinds():
     größe_測る()
     under_decorator()
     long_function()
+    with_cells(1, 2, 3, 4, 5)()
+    without_resume()
+    plain()
     (lambda: plain())()
     [plain() for _ in range(2)]
     list(map(lambda _: plain(), range(2)))  # Python under C under Python
