@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -45,6 +45,17 @@ var forwarded = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, sys
 //
 // This process outlives the command's signals, to close the trace.
 func Launch(args, env []string, ended func(pid, status int)) (status int, err error) {
+	return launch(args, env, stages{ended: ended})
+}
+
+// stages are called, those that are there, as a launch comes by.
+type stages struct {
+	listening func() // for signals; there is no command yet
+	started   func()
+	ended     func(pid, status int)
+}
+
+func launch(args, env []string, at stages) (status int, err error) {
 	path, err := find(args[0])
 	if err != nil {
 		return 0, err
@@ -58,16 +69,18 @@ func Launch(args, env []string, ended func(pid, status int)) (status int, err er
 		}
 	}
 	defer signal.Stop(signals)
+	if at.listening != nil {
+		at.listening()
+	}
 
-	child, err := start(path, args, env)
+	pid, witness, err := start(path, args, env)
 	if err != nil {
 		return 0, err
 	}
-	// After the command: who looks for this process's child finds that one first.
-	f := &forwarder{signals: signals}
-	if w, err := newWitness(); err == nil { // else reached does without
-		f.witness = w
+	if at.started != nil {
+		at.started()
 	}
+	f := &forwarder{signals: signals, witness: witness}
 	defer func() {
 		if f.witness != nil {
 			f.witness.close()
@@ -76,19 +89,19 @@ func Launch(args, env []string, ended func(pid, status int)) (status int, err er
 	gone, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		f.run(child, gone)
+		f.run(pid, gone)
 	}()
-	info, err := waitid(child.Pid, syscall.WEXITED|syscall.WNOWAIT)
+	info, err := waitid(pid, syscall.WEXITED|syscall.WNOWAIT)
 	close(gone)
 	<-done
 	if err != nil {
 		return 0, &LaunchError{args[0], 126, fmt.Errorf("wait for it: %w", err)}
 	}
 	status = info.wait()
-	if ended != nil {
-		ended(child.Pid, status)
+	if at.ended != nil {
+		at.ended(pid, status)
 	}
-	child.Wait()
+	waitid(pid, syscall.WEXITED)
 	return status, nil
 }
 
@@ -105,88 +118,91 @@ func find(name string) (string, error) {
 	return "", &LaunchError{name, 126, err}
 }
 
-func start(path string, args, env []string) (*os.Process, error) {
-	attr := &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}
-	child, err := os.StartProcess(path, args, attr)
-	if errors.Is(err, syscall.ENOEXEC) { // a script without a first line, as execvp runs it
-		child, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, args[1:]...), attr)
-	}
+func start(path string, args, env []string) (int, *witness, error) {
+	pid, witness, err := spawn(path, args, env)
 	if err != nil {
 		status := 126
 		if errors.Is(err, fs.ErrNotExist) { // a script's interpreter
 			status = 127
 		}
-		var p *fs.PathError
-		if errors.As(err, &p) {
-			err = p.Err
-		}
-		return nil, &LaunchError{args[0], status, err}
+		return 0, nil, &LaunchError{args[0], status, err}
 	}
-	return child, nil
+	return pid, witness, nil
 }
 
-// settle is how long signals gather before it is asked who got them: one for
-// the group has long reached every member then.
+// settle is how long signals gather before, and after, it is asked who got them.
 const settle = 2 * time.Millisecond
 
 // A forwarder passes signals on that the command did not get by itself. What was
-// sent to this process is passed on as often as it came; two that the kernel or
-// the runtime merged on their way count as one, as they might for the command.
+// sent to this process alone is passed on as often as it came. Equal signals that
+// come together, some of them to the group, count as one, which the command has:
+// for the witness they may have become one on their way, when it had to wait for
+// a core, as they may for the command.
 type forwarder struct {
 	signals chan os.Signal
 	witness *witness // nil: none could be made, or it fell silent
 }
 
-func (f *forwarder) run(child *os.Process, gone <-chan struct{}) {
+// run asks again when more has come while it waited for an answer, which may
+// have counted that already.
+func (f *forwarder) run(pid int, gone <-chan struct{}) {
+	const asks = 3 // a flood is passed on too
 	for {
-		var got []os.Signal
+		var got []syscall.Signal
 		select {
 		case s := <-f.signals:
-			got = append(got, s)
+			got = append(got, s.(syscall.Signal))
 		case <-gone:
 			return
 		}
-		time.Sleep(settle)
-		for more := true; more; {
-			select {
-			case s := <-f.signals:
-				got = append(got, s)
-			default:
-				more = false
+		has := map[syscall.Signal]bool{} // that the command has
+		known := 0
+		for range asks {
+			time.Sleep(settle)
+			if got = f.gather(got); len(got) == known {
+				break
+			}
+			known = len(got)
+			for _, s := range slices.Compact(slices.Sorted(slices.Values(got))) {
+				if f.reached(s, pid) {
+					has[s] = true
+				}
 			}
 		}
-		has := map[os.Signal]int{} // that the command has
 		for _, s := range got {
-			if _, asked := has[s]; !asked {
-				has[s] = f.reached(s.(syscall.Signal), child.Pid)
-			}
-			if has[s]--; has[s] < 0 {
-				child.Signal(s)
+			if !has[s] {
+				syscall.Kill(pid, s) // not reaped: the pid is its own
 			}
 		}
 	}
 }
 
-// reached is how many of the signals that came here the command has got by
-// itself. Without a witness those of a terminal are known to have, and the others
-// are passed on: twice is a nuisance, never would be a job that cannot be ended.
-func (f *forwarder) reached(s syscall.Signal, pid int) int {
-	const all = math.MaxInt
+// gather appends the signals that have come.
+func (f *forwarder) gather(got []syscall.Signal) []syscall.Signal {
+	for {
+		select {
+		case s := <-f.signals:
+			got = append(got, s.(syscall.Signal))
+		default:
+			return got
+		}
+	}
+}
+
+// reached reports whether the command has got a signal by itself that came here.
+// Without a witness those of a terminal are known to have, and the others are
+// passed on: twice is a nuisance, never would be a job that cannot be ended.
+func (f *forwarder) reached(s syscall.Signal, pid int) bool {
 	if f.witness != nil {
 		n, err := f.witness.count(s)
 		if err == nil {
-			if group, err := syscall.Getpgid(pid); err != nil || group != syscall.Getpgrp() {
-				return 0 // it has made a group of its own
-			}
-			return n
+			group, err := syscall.Getpgid(pid)
+			return n > 0 && err == nil && group == syscall.Getpgrp() // it may have made a group of its own
 		}
 		f.witness.close() // out of step from now on
 		f.witness = nil
 	}
-	if (s == syscall.SIGINT || s == syscall.SIGQUIT) && foreground() {
-		return all
-	}
-	return 0
+	return (s == syscall.SIGINT || s == syscall.SIGQUIT) && foreground()
 }
 
 func foreground() bool {

@@ -1,9 +1,14 @@
 package recorder
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -75,5 +80,115 @@ func TestLaunchForwards(t *testing.T) {
 		if err != nil || status != 11 {
 			t.Errorf("%v: status %d, error %v; want the handler's 11", sig, status, err)
 		}
+	}
+}
+
+func init() {
+	roles["late launch"] = func() error {
+		// It goes on when it is told to, as where it has to wait for a core.
+		pause := func() { syscall.Read(0, make([]byte, 1)) }
+		status, err := launch([]string{"sh", "-c", `trap 'echo got' TERM; trap 'exit 5' USR1; echo ready; while :; do sleep 0.01; done`},
+			os.Environ(), stages{listening: func() { fmt.Println("listening"); pause() }, started: pause})
+		if err == nil && status != 5 {
+			err = fmt.Errorf("status %d, want 5", status)
+		}
+		return err
+	}
+	roles["launch"] = func() error {
+		_, err := Launch([]string{"sh", "-c", os.Getenv("ROLE_SCRIPT")}, os.Environ(), nil)
+		return err
+	}
+}
+
+// TestSignalsWhileStarting sends a signal before there is a command, and when it
+// is there already and the launch has not been told so. The command gets it once
+// both times, whether or not it was sent to the group.
+func TestSignalsWhileStarting(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name         string
+		early, group bool
+	}{
+		{"before the command, to the group", true, true},
+		{"before the command, to the launcher", true, false},
+		{"after it, to the group", false, true},
+		{"after it, to the launcher", false, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := exec.Command(exe)
+			c.Env = append(os.Environ(), roleEnv+"=late launch")
+			c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			c.Stderr = os.Stderr
+			in, err1 := c.StdinPipe()
+			pipe, err2 := c.StdoutPipe()
+			if err := errors.Join(err1, err2, c.Start()); err != nil {
+				t.Fatal(err)
+			}
+			defer syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+			stuck := time.AfterFunc(60*time.Second, func() { syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })
+			defer stuck.Stop()
+			out := bufio.NewScanner(pipe)
+			said := func(want string) {
+				if !out.Scan() || out.Text() != want {
+					t.Fatalf("it says %q, want %q", out.Text(), want)
+				}
+			}
+			goOn := func() { io.WriteString(in, "\n") }
+			send := func() {
+				to := c.Process.Pid
+				if row.group {
+					to = -to
+				}
+				if err := syscall.Kill(to, syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+			said("listening")
+			if row.early {
+				send()
+			}
+			goOn()
+			said("ready")
+			if !row.early {
+				send()
+			}
+			if !row.early && row.group {
+				said("got")
+				goOn()
+			} else {
+				goOn()
+				said("got")
+			}
+			time.Sleep(50 * time.Millisecond) // for one too many
+			syscall.Kill(c.Process.Pid, syscall.SIGUSR1)
+			for out.Scan() {
+				t.Errorf("%q once more than sent", out.Text())
+			}
+			if err := c.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestLaunchInherits: the command finds what this process was started with.
+func TestLaunchInherits(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := `grep -E "^Sig(Blk|Ign|Cgt)" /proc/self/status; ulimit -Sn; ulimit -Hn; ls -l /proc/self/fd | wc -l`
+	want, err := exec.Command("sh", "-c", "ulimit -Sn 77; trap '' HUP; "+look).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("sh", "-c", `ulimit -Sn 77; trap '' HUP; exec "$0"`, exe)
+	c.Env = append(os.Environ(), roleEnv+"=launch", "ROLE_SCRIPT="+look)
+	got, err := c.Output()
+	if err != nil || string(got) != string(want) || strings.Count(string(got), "\n") != 6 {
+		t.Errorf("%v\n%s\nwithout a launch\n%s", err, got, want)
 	}
 }

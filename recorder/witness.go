@@ -1,9 +1,7 @@
 package recorder
 
 import (
-	"fmt"
 	"os"
-	"runtime"
 	"syscall"
 	"unsafe"
 )
@@ -20,42 +18,27 @@ import (
 // group that blocks all signals and counts them. What the witness got as well
 // was sent to the group.
 //
-// It is a fork of this process that makes nothing but system calls: no second
+// It is a fork, made by spawn, that makes nothing but system calls: no second
 // program to find, no start to wait for. It ends when its socket closes, so it
 // does not outlive this process, however that ends.
+//
+// Its count is final when this process has the signal: it is the younger, and
+// the kernel gives a group's signal to its youngest member first.
 type witness struct {
 	pid  int
 	sock int
 }
 
-// newWitness fails where no process can be forked; the error says why.
-func newWitness() (*witness, error) {
+// witnessSockets are this process's and the witness's end of a connection, both
+// -1 where there is none to be had.
+func witnessSockets() (ours, theirs int) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("a socket for the witness of signals: %w", err)
+		return -1, -1
 	}
 	// A witness that was stopped does not answer; nobody waits for it for long.
-	err = syscall.SetsockoptTimeval(pair[0], syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 1})
-	pid := -1
-	if err == nil {
-		m := &witnessMemory{mask: ^uint64(0), sock: uintptr(pair[1])}
-		copy(m.name[:], "gpurec-witness")
-		syscall.ForkLock.Lock()
-		runtime.LockOSThread()
-		var errno syscall.Errno
-		if pid, errno = m.fork(); errno != 0 {
-			err = errno
-		}
-		runtime.UnlockOSThread()
-		syscall.ForkLock.Unlock()
-		runtime.KeepAlive(m)
-	}
-	syscall.Close(pair[1])
-	if err != nil {
-		syscall.Close(pair[0])
-		return nil, fmt.Errorf("fork the witness of signals: %w", err)
-	}
-	return &witness{pid, pair[0]}, nil
+	syscall.SetsockoptTimeval(pair[0], syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 1})
+	return pair[0], pair[1]
 }
 
 // count is how often the group got a signal since the last count of it.
@@ -86,12 +69,11 @@ func (w *witness) close() {
 	}
 }
 
-// witnessMemory is all that the forked process uses, made before the fork: it
-// may not allocate, grow its stack or take a lock that another thread had.
+// witnessMemory is all that the witness uses, made before the fork.
 type witnessMemory struct {
-	mask, old uint64
-	sock      uintptr
-	poll      [2]struct {
+	mask uint64
+	sock uintptr
+	poll [2]struct {
 		fd              int32
 		events, revents int16
 	}
@@ -102,22 +84,6 @@ type witnessMemory struct {
 }
 
 const sysCloseRange = 436 // since 5.9
-
-// fork returns in the parent only. Signals are blocked around it, so that the
-// runtime's handlers do not run in a process that has no runtime.
-//
-//go:norace
-//go:nosplit
-func (m *witnessMemory) fork() (int, syscall.Errno) {
-	const setMask = 2
-	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&m.mask)), uintptr(unsafe.Pointer(&m.old)), 8, 0, 0)
-	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
-	if errno == 0 && pid == 0 {
-		m.serve()
-	}
-	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&m.old)), 0, 8, 0, 0)
-	return int(pid), errno
-}
 
 // serve is the witness: it keeps its socket alone of all descriptors, counts the
 // signals it gets and answers with the count of one; then it ends.
