@@ -96,27 +96,65 @@ func (b *batch) add(base unsafe.Pointer, n int) {
 		w := cells[c.cell].width
 		at := len(col.data)
 		col.data = grow(col.data, n*w)
-		d := col.data[at:]
-		switch w {
-		case 1:
-			for k := range n {
-				d[k] = *(*uint8)(unsafe.Add(p, uintptr(k)*size))
-			}
-		case 2:
-			for k := range n {
-				binary.LittleEndian.PutUint16(d[2*k:], *(*uint16)(unsafe.Add(p, uintptr(k)*size)))
-			}
-		case 4:
-			for k := range n {
-				binary.LittleEndian.PutUint32(d[4*k:], *(*uint32)(unsafe.Add(p, uintptr(k)*size)))
-			}
-		case 8:
-			for k := range n {
-				binary.LittleEndian.PutUint64(d[8*k:], *(*uint64)(unsafe.Add(p, uintptr(k)*size)))
-			}
-		}
+		collect(unsafe.Pointer(&col.data[at]), p, n, w, size)
 	}
 	b.rows += n
+}
+
+// collect copies n numbers of w bytes, each stride after the one before, to
+// where they lie one after the other, little endian. Both places have been
+// checked as a whole: a check a number would double its cost.
+func collect(to, from unsafe.Pointer, n, w int, stride uintptr) {
+	at := uintptr(0)
+	switch w {
+	case 1:
+		for k := range n {
+			*(*uint8)(unsafe.Add(to, k)) = *(*uint8)(unsafe.Add(from, at))
+			at += stride
+		}
+	case 2:
+		for k := range n {
+			binary.LittleEndian.PutUint16((*[2]byte)(unsafe.Add(to, 2*k))[:], *(*uint16)(unsafe.Add(from, at)))
+			at += stride
+		}
+	case 4:
+		for k := range n {
+			binary.LittleEndian.PutUint32((*[4]byte)(unsafe.Add(to, 4*k))[:], *(*uint32)(unsafe.Add(from, at)))
+			at += stride
+		}
+	case 8:
+		for k := range n {
+			binary.LittleEndian.PutUint64((*[8]byte)(unsafe.Add(to, 8*k))[:], *(*uint64)(unsafe.Add(from, at)))
+			at += stride
+		}
+	}
+}
+
+// spread is collect's way back.
+func spread(to, from unsafe.Pointer, n, w int, stride uintptr) {
+	at := uintptr(0)
+	switch w {
+	case 1:
+		for k := range n {
+			*(*uint8)(unsafe.Add(to, at)) = *(*uint8)(unsafe.Add(from, k))
+			at += stride
+		}
+	case 2:
+		for k := range n {
+			*(*uint16)(unsafe.Add(to, at)) = binary.LittleEndian.Uint16((*[2]byte)(unsafe.Add(from, 2*k))[:])
+			at += stride
+		}
+	case 4:
+		for k := range n {
+			*(*uint32)(unsafe.Add(to, at)) = binary.LittleEndian.Uint32((*[4]byte)(unsafe.Add(from, 4*k))[:])
+			at += stride
+		}
+	case 8:
+		for k := range n {
+			*(*uint64)(unsafe.Add(to, at)) = binary.LittleEndian.Uint64((*[8]byte)(unsafe.Add(from, 8*k))[:])
+			at += stride
+		}
+	}
 }
 
 // grow extends b by n bytes of any content.
@@ -155,30 +193,7 @@ func (b *batch) get(base unsafe.Pointer, from, n int) {
 			continue
 		}
 		w := cells[c.cell].width
-		d := col.data[from*w : (from+n)*w]
-		at := uintptr(0)
-		switch w {
-		case 1:
-			for _, v := range d {
-				*(*uint8)(unsafe.Add(p, at)) = v
-				at += size
-			}
-		case 2:
-			for ; len(d) >= 2; d = d[2:] {
-				*(*uint16)(unsafe.Add(p, at)) = binary.LittleEndian.Uint16(d)
-				at += size
-			}
-		case 4:
-			for ; len(d) >= 4; d = d[4:] {
-				*(*uint32)(unsafe.Add(p, at)) = binary.LittleEndian.Uint32(d)
-				at += size
-			}
-		case 8:
-			for ; len(d) >= 8; d = d[8:] {
-				*(*uint64)(unsafe.Add(p, at)) = binary.LittleEndian.Uint64(d)
-				at += size
-			}
-		}
+		spread(p, unsafe.Pointer(&col.data[from*w : (from+n)*w][0]), n, w, size)
 	}
 }
 
