@@ -179,7 +179,7 @@ func TestWriteMost(t *testing.T) {
 		want := `_root (2.16 KiB (2208))
   /app/main.py:5:main (1.56 KiB (1600))
     /venv/lib/python3.12/site-packages/torch/nn/linear.py:134:forward (1.56 KiB (1600))
-      /venv/lib/python3.12/site-packages/torch/nn/linear.py:134:forward (600 B)
+      1 smaller line (600 B)
   2 smaller lines (605 B)
 `
 		if out.String() != want {

@@ -37,6 +37,8 @@ type Watch[ID comparable] struct {
 	highs   map[ID]*High
 	order   []ID
 	touched []ID
+	last    *High
+	lastID  ID
 }
 
 // A High is one of the sums: what it holds, and what it held when its used bytes
@@ -61,11 +63,14 @@ func (w *Watch[ID]) Change(a *live.Allocation, sign int64) {
 		return
 	}
 	id := w.of(a)
-	h := w.highs[id]
-	if h == nil {
-		h = &High{Set: NewSet()}
-		w.highs[id] = h
-		w.order = append(w.order, id)
+	h := w.last
+	if h == nil || w.lastID != id {
+		if h = w.highs[id]; h == nil {
+			h = &High{Set: NewSet()}
+			w.highs[id] = h
+			w.order = append(w.order, id)
+		}
+		w.last, w.lastID = h, id
 	}
 	n = Amount{sign * n.Used, sign * n.Acquired, sign * n.Blocks}
 	h.Set.Add(w.key(a), n)
@@ -109,6 +114,9 @@ func (w *Watch[ID]) mark(id ID, h *High) {
 		w.OnHigh(id, h)
 	}
 }
+
+// High is one sum, nil before its first allocation.
+func (w *Watch[ID]) High(id ID) *High { return w.highs[id] }
 
 // Each calls f for every sum that held something at its highest moment, sorted.
 func (w *Watch[ID]) Each(less func(a, b ID) bool, f func(ID, *High)) {

@@ -41,6 +41,7 @@ func commands() []*command {
 	return []*command{
 		summaryCommand(),
 		linesCommand(),
+		peakCommand(),
 		contextsCommand(),
 		devicesCommand(),
 		leaksCommand(),
