@@ -97,7 +97,7 @@ func (g *Growth) write(b *bufio.Writer, r *Rules) {
 func (h *AtEnd) write(b *bufio.Writer, p *Process) {
 	when := "just before the process ended"
 	if !p.Ended {
-		when = "at the end of what is looked at, before the process's own end,"
+		when = "as far as the trace or the window goes,"
 	}
 	if len(h.Sites) == 0 {
 		fmt.Fprintf(b, "live at end   nothing, %s at %s\n", when, analyze.Seconds(p.Until))

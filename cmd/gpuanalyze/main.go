@@ -45,6 +45,7 @@ func commands() []*command {
 		contextsCommand(),
 		devicesCommand(),
 		leaksCommand(),
+		diffCommand(),
 		eventsCommand(),
 		verifyCommand(),
 		exportCommand(),
@@ -57,12 +58,17 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitPartial     = 3
+	exitGate        = 4
 	exitInterrupted = 130
 )
 
 // errPartial ends a command that has answered from an incomplete trace and has
 // said so.
 var errPartial = errors.New("answered, but events are missing")
+
+// errGate ends a command that has answered, and a limit that the caller set is
+// exceeded. It wins over errPartial.
+var errGate = errors.New("a limit is exceeded")
 
 // A usageError is the caller's mistake.
 type usageError struct{ err error }
@@ -146,6 +152,8 @@ func code(ctx context.Context, stderr io.Writer, c *command, err error) int {
 		return 0
 	case errors.Is(err, errPartial):
 		return exitPartial
+	case errors.Is(err, errGate):
+		return exitGate
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "gpuanalyze: interrupted")
 		return exitInterrupted
@@ -170,5 +178,5 @@ func writeHelp(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.short)
 	}
-	fmt.Fprint(w, "\nexit status: 0 answered, 1 failed, 2 wrong usage, 3 answered but events are missing, 130 interrupted\ngpuanalyze COMMAND --help says more, gpuanalyze --version which one this is\n")
+	fmt.Fprint(w, "\nexit status: 0 answered, 1 failed, 2 wrong usage, 3 answered but events are missing, 4 more than --fail-above, 130 interrupted\ngpuanalyze COMMAND --help says more, gpuanalyze --version which one this is\n")
 }
