@@ -5,7 +5,7 @@
 //	run.go    gpurec run                 words.go  what is said after a command
 //	demo.go   gpurec demo                info.go   gpurec info
 //	sample.go gpurec sample              setup.go  hook, NVML and the trace's name
-//	simulate.go the simulated GPU
+//	simulate.go the simulated GPU        collect.go when garbage is collected
 //
 // It promises that the command's output, signals and exit status are the same
 // with and without it. It refuses to analyze: that is gpuanalyze.
@@ -43,6 +43,7 @@ func main() {
 	// compression has every core: the kernel then shares them out among threads,
 	// where Go would make it wait for a goroutine's turn.
 	runtime.GOMAXPROCS(max(4, runtime.NumCPU()))
+	collectLater()
 	os.Exit(dispatch(context.Background(), os.Stdout, os.Stderr, os.Args[1:]))
 }
 
