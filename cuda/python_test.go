@@ -23,7 +23,7 @@ func interpreters(t *testing.T) map[string]string {
 	if home, err := os.UserHomeDir(); err == nil {
 		paths, _ = filepath.Glob(filepath.Join(home, ".pyenv/versions/3.*/bin/python3"))
 	}
-	for _, name := range []string{"python3", "python3.9", "python3.10", "python3.11", "python3.12", "python3.13"} {
+	for _, name := range []string{"python3", "python3.9", "python3.10", "python3.11", "python3.12", "python3.13", "python3.14"} {
 		if p, err := exec.LookPath(name); err == nil {
 			paths = append(paths, p)
 		}
@@ -35,7 +35,7 @@ func interpreters(t *testing.T) map[string]string {
 		if err != nil || len(lines) != 3 || lines[2] != "0" {
 			continue
 		}
-		if slices.Contains([]string{"3.9", "3.10", "3.11", "3.12", "3.13"}, lines[1]) && found[lines[1]] == "" {
+		if slices.Contains([]string{"3.9", "3.10", "3.11", "3.12", "3.13", "3.14"}, lines[1]) && found[lines[1]] == "" {
 			found[lines[1]] = lines[0]
 		}
 	}
@@ -106,7 +106,7 @@ func stacks(t *testing.T, lanes []*lane) map[string]pyStack {
 func TestPythonStacks(t *testing.T) {
 	all := interpreters(t)
 	if len(all) == 0 {
-		t.Skip("no CPython 3.9 to 3.13 found: Python stacks are not tested")
+		t.Skip("no CPython 3.9 to 3.14 found: Python stacks are not tested")
 	}
 	for version, python := range all {
 		// reuse: faults of other recorders that knew code objects by their addresses (E3).

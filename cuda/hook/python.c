@@ -112,6 +112,7 @@ static bool walk_agrees(const struct layout *l, const char *ts)
 			return false;
 		if (l->f_owner >= 0 && (owner >> 56) >= OWNER_C)
 			continue;
+		code &= ~(uint64_t)l->f_code_tag;
 		if (code == 0 || !careful(&type, (const char *)code + OB_TYPE))
 			return false;
 		if ((const char *)type != gpurec_interpreter.code_type) {

@@ -15,6 +15,7 @@ struct layout {
 	int16_t ts_frame;      /* PyThreadState: the frame, or the _PyCFrame that has it */
 	int16_t cframe_frame;  /* _PyCFrame */
 	int16_t f_code, f_previous, f_instruction, f_owner;
+	int16_t f_code_tag;       /* bits of f_code that are no address */
 	int16_t instruction_unit; /* f_instruction is a number of these bytes; 0: an address */
 	int16_t co_firstline, co_filename, co_name, co_linetable, co_firsttraceable, co_bytecode;
 	int16_t co_cells, co_version;
@@ -22,11 +23,12 @@ struct layout {
 };
 
 static const struct layout layouts[] = {
-	{0x0309, 24, -1, 32, 24, 104, -1, 1, 40, 104, 112, 120, -1, 176, -1, -1, 48, 72},
-	{0x030a, 24, -1, 32, 24, 96, -1, 2, 40, 104, 112, 120, -1, 176, -1, -1, 48, 72},
-	{0x030b, 56, 8, 32, 48, 56, 69, 0, 72, 112, 120, 136, 168, 184, 88, -1, 48, 72},
-	{0x030c, 56, 0, 0, 8, 56, 70, 0, 68, 112, 120, 136, 176, 192, 84, 92, 40, 56},
-	{0x030d, 72, -1, 0, 8, 56, 70, 0, 68, 112, 120, 136, 184, 200, 84, 92, 40, 56},
+	{0x0309, 24, -1, 32, 24, 104, -1, 0, 1, 40, 104, 112, 120, -1, 176, -1, -1, 48, 72},
+	{0x030a, 24, -1, 32, 24, 96, -1, 0, 2, 40, 104, 112, 120, -1, 176, -1, -1, 48, 72},
+	{0x030b, 56, 8, 32, 48, 56, 69, 0, 0, 72, 112, 120, 136, 168, 184, 88, -1, 48, 72},
+	{0x030c, 56, 0, 0, 8, 56, 70, 0, 0, 68, 112, 120, 136, 176, 192, 84, 92, 40, 56},
+	{0x030d, 72, -1, 0, 8, 56, 70, 0, 0, 68, 112, 120, 136, 184, 200, 84, 92, 40, 56},
+	{0x030e, 72, -1, 0, 8, 56, 74, 7, 0, 68, 112, 120, 136, 192, 208, 84, 92, 40, 56},
 };
 
 /* Equal in every version of the table. */

@@ -146,7 +146,7 @@ INLINE bool far_on(const struct layout *l, const char *code, int32_t at)
 /* Whether a frame counts; then its code object and where in it. */
 INLINE bool counts(const struct layout *l, const char *f, const char **code, int32_t *at)
 {
-	const char *c = *code = POINTER(f, l->f_code);
+	const char *c = *code = (const char *)(FIELD(uintptr_t, f, l->f_code) & ~(uintptr_t)l->f_code_tag);
 	if (l->f_owner >= 0 && FIELD(uint8_t, f, l->f_owner) >= OWNER_C)
 		return false; /* the interpreter's own */
 	if (l->version >= 0x030d && (c == NULL || POINTER(c, OB_TYPE) != gpurec_interpreter.code_type))
@@ -206,8 +206,8 @@ typedef uint64_t walk_fn(unsigned max, int skip);
 
 #define WALK(i) \
 	static uint64_t walk_##i(unsigned max, int skip) { return walk_hash(&layouts[i], max, skip); }
-WALK(0) WALK(1) WALK(2) WALK(3) WALK(4)
-static walk_fn *const walks[] = {walk_0, walk_1, walk_2, walk_3, walk_4};
+WALK(0) WALK(1) WALK(2) WALK(3) WALK(4) WALK(5)
+static walk_fn *const walks[] = {walk_0, walk_1, walk_2, walk_3, walk_4, walk_5};
 _Static_assert(sizeof walks / sizeof walks[0] == sizeof layouts / sizeof layouts[0], "a walk for each layout");
 static walk_fn *walk; /* NULL: no stacks */
 
