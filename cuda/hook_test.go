@@ -228,6 +228,23 @@ func TestGuest(t *testing.T) {
 				t.Errorf("threads: %q", names)
 			}
 		}},
+		{"a birth after the first makes lanes for the next threads too", "start pair stay", func(t *testing.T, lanes []*lane) {
+			files := map[format.WireHello]int{}
+			for _, l := range lanes {
+				files[l.hello]++
+				if got, child := count(l.events(), format.Alloc), count(l.events(), format.Mark); l.missing() != 0 || l.dropped != 0 || got+child == 0 || got*child != 0 {
+					t.Errorf("%d allocs, %d marks of a child, %d lost in a lane", got, child, l.dropped)
+				}
+			}
+			var shares []int
+			for _, n := range files {
+				shares = append(shares, n)
+			}
+			slices.Sort(shares)
+			if want := []int{1, 1, 1, 4, 4}; !slices.Equal(shares, want) { // the first thread's, a child's, and 9 threads'
+				t.Errorf("files of lanes that threads wrote into: %v, want %v", shares, want)
+			}
+		}},
 		{"more threads than memory for lanes", "start crowd", func(t *testing.T, lanes []*lane) {
 			if len(lanes) > format.MaxLaneBytes/format.DefaultLane {
 				t.Errorf("%d lanes", len(lanes))

@@ -131,11 +131,11 @@ func (r *receiver) accept() bool {
 		return false
 	}
 	defer syscall.Close(fd)
-	var l lane
-	hello := unsafe.Slice((*byte)(unsafe.Pointer(&l.hello)), unsafe.Sizeof(l.hello))
+	var hello format.WireHello
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&hello)), unsafe.Sizeof(hello))
 	oob := make([]byte, 64)
-	n, oobn, _, _, err := syscall.Recvmsg(fd, hello, oob, syscall.MSG_CMSG_CLOEXEC)
-	if err != nil || n != len(hello) {
+	n, oobn, _, _, err := syscall.Recvmsg(fd, b, oob, syscall.MSG_CMSG_CLOEXEC)
+	if err != nil || n != len(b) {
 		r.t.Errorf("hello of %d bytes: %v", n, err)
 		return true
 	}
@@ -149,20 +149,24 @@ func (r *receiver) accept() bool {
 		r.t.Errorf("descriptors: %v, %v", fds, err)
 		return true
 	}
-	if l.c, err = ring.Map(fds[0], &l.hello); err != nil {
+	all, err := ring.Map(fds[0], &hello)
+	if err != nil {
 		r.t.Errorf("map: %v", err)
 		return true
 	}
-	if r.wait.Load() {
-		l.c.Attend(1, 1e9)
-	}
 	r.mu.Lock()
-	r.lanes = append(r.lanes, &l)
+	for _, c := range all {
+		if r.wait.Load() {
+			c.Attend(1, 1e9)
+		}
+		r.lanes = append(r.lanes, &lane{hello: hello, c: c})
+	}
 	r.mu.Unlock()
 	return true
 }
 
-// finish reads what is left and returns the lanes, in the order of their births.
+// finish reads what is left and returns the lanes that a thread has had, in the
+// order of their births.
 func (r *receiver) finish() []*lane {
 	select {
 	case <-r.stop:
@@ -171,7 +175,7 @@ func (r *receiver) finish() []*lane {
 		<-r.done
 		syscall.Close(r.fd)
 	}
-	return r.lanes
+	return slices.DeleteFunc(slices.Clone(r.lanes), func(l *lane) bool { return len(l.records) == 0 && l.dropped == 0 })
 }
 
 // waitFor polls until some record satisfies ok: for tests that act on a living program.

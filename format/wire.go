@@ -3,8 +3,13 @@ package format
 // How events travel: records in a lane, a ring in shared memory with one
 // writer and one reader.
 //
-//	byte 0      LaneHeader (one page)
-//	     4096   ring: Capacity bytes in slots of 64
+//	byte 0      LaneHeader of the first lane
+//	     512    of the second, and so on: one page for all
+//	     4096   ring of the first: Capacity bytes in slots of 64
+//	     …      of the second, and so on
+//
+// A file has one lane or a few: handing one over takes a process longer than
+// all else, so a process with a second thread makes some for the next ones too.
 //
 // A record is 1 or 2 slots (a driver call has 2), a definition as many as it
 // needs, never split over the ring's end: a PadKind record fills what is left.
@@ -16,7 +21,9 @@ package format
 // is the count modulo Capacity, a power of two.
 const (
 	SlotSize       = 64
-	LaneHeaderSize = 4096
+	LaneHeaderSize = 4096 // of all lanes in a file
+	LaneStride     = 512  // from one LaneHeader to the next
+	MaxLanesAFile  = LaneHeaderSize / LaneStride
 	LaneMagic      = 0x30454e414c555047 // "GPULANE0"
 	HelloMagic     = 0x304f4c4c45485047 // "GPHELLO0"
 	MinLaneSize    = 256 << 10
@@ -147,7 +154,7 @@ type WireDeviceDef struct {
 	Name    [64]byte
 }
 
-// LaneHeader is the first page of a lane. Head and tail are two cache lines
+// LaneHeader is what both sides know of a lane. Head and tail are two cache lines
 // apart, so that neither side's stores take the other's line.
 type LaneHeader struct {
 	Magic    uint64
@@ -203,7 +210,9 @@ type WireHello struct {
 	Image     uint64 // first bytes of AT_RANDOM
 	Monotonic uint64
 	Realtime  uint64
-	Capacity  uint64
+	Capacity  uint64 // of each lane
+	Lanes     uint32 // in the file
+	Spare     uint32
 }
 
 // Environment variables: how gpurec speaks to the hook in a traced process.
@@ -244,7 +253,7 @@ var WireStructs = []struct {
 // names there.
 func WireConstants() []NamedNumber {
 	c := []NamedNumber{
-		{"VERSION", Version}, {"SLOT_SIZE", SlotSize}, {"LANE_HEADER_SIZE", LaneHeaderSize},
+		{"VERSION", Version}, {"SLOT_SIZE", SlotSize}, {"LANE_HEADER_SIZE", LaneHeaderSize}, {"LANE_STRIDE", LaneStride}, {"MAX_LANES_A_FILE", MaxLanesAFile},
 		{"LANE_MAGIC", LaneMagic}, {"HELLO_MAGIC", HelloMagic},
 		{"MIN_LANE_SIZE", MinLaneSize}, {"DEFAULT_LANE_SIZE", DefaultLane}, {"MAX_LANES", MaxLanes}, {"MAX_LANE_BYTES", MaxLaneBytes},
 		{"MAX_NAME_BYTES", MaxNameBytes}, {"MAX_TABLE_BYTES", MaxTableBytes}, {"MAX_FRAMES", MaxFrames},

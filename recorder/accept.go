@@ -102,7 +102,7 @@ type newcomer struct {
 	hello format.WireHello
 	pid   int32 // as this process sees it: the hello's is of the peer's pid namespace
 	pidfd int   // -1 where the kernel has none
-	ring  *ring.Consumer
+	rings []*ring.Consumer
 }
 
 // receive takes the hello and the lane from a connection, which stays the
@@ -132,7 +132,7 @@ func receive(conn int) (*newcomer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.ring, err = ring.Map(lane, &n.hello); err != nil {
+	if n.rings, err = ring.Map(lane, &n.hello); err != nil {
 		return nil, err
 	}
 	n.pidfd = peerPidfd(conn, processKey{pid: n.pid, start: n.hello.StartTime})

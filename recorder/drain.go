@@ -402,24 +402,29 @@ func (d *drain) admit(n *newcomer) error {
 	if n.pidfd >= 0 && n.pidfd != p.pidfd {
 		syscall.Close(n.pidfd)
 	}
-	if len(p.lanes) >= format.MaxLanes || p.bytes+h.Capacity > format.MaxLaneBytes || len(d.lanes) >= maxLanes {
-		n.ring.Close()
+	count := len(n.rings)
+	if len(p.lanes)+count > format.MaxLanes || p.bytes+uint64(count)*h.Capacity > format.MaxLaneBytes || len(d.lanes)+count > maxLanes {
+		for _, r := range n.rings {
+			r.Close()
+		}
 		return fmt.Errorf("process %d announced more lanes than one may have; its events there are not recorded", n.pid)
 	}
 	if h.Python != 0 {
 		p.row.Python = pythonVersion(h.Python)
 	}
-	n.ring.Attend(d.s.onFull, uint64(d.s.opt.WaitBudget))
-	l := &lane{id: d.nextLane, process: p, ring: n.ring, bound: format.Time(h.Monotonic)}
-	l.fold.tid = h.TID
-	l.fold.row = p.row
-	l.fold.first = p.births == 0
-	d.nextLane++
-	p.births++
-	p.lanes = append(p.lanes, l)
-	p.bytes += h.Capacity
-	d.lanes = append(d.lanes, l)
-	d.out.born = append(d.out.born, l)
+	for _, r := range n.rings {
+		r.Attend(d.s.onFull, uint64(d.s.opt.WaitBudget))
+		l := &lane{id: d.nextLane, process: p, ring: r, bound: format.Time(h.Monotonic)}
+		l.fold.tid = h.TID
+		l.fold.row = p.row
+		l.fold.first = p.births == 0
+		d.nextLane++
+		p.births++
+		p.lanes = append(p.lanes, l)
+		p.bytes += h.Capacity
+		d.lanes = append(d.lanes, l)
+		d.out.born = append(d.out.born, l)
+	}
 	return nil
 }
 

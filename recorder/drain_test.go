@@ -34,7 +34,7 @@ func newStill(t *testing.T, lanes int) *still {
 	for range lanes {
 		r := newRawLane(t)
 		r.hello.Monotonic -= 1e9
-		c, err := ring.Map(duplicate(t, r.fd), &r.hello)
+		rings, err := ring.Map(duplicate(t, r.fd), &r.hello)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func newStill(t *testing.T, lanes int) *still {
 		if errno != 0 {
 			pidfd = ^uintptr(0) // an old kernel: /proc is asked
 		}
-		if err := d.admit(&newcomer{hello: r.hello, pid: int32(r.hello.PID), pidfd: int(pidfd), ring: c}); err != nil {
+		if err := d.admit(&newcomer{hello: r.hello, pid: int32(r.hello.PID), pidfd: int(pidfd), rings: rings}); err != nil {
 			t.Fatal(err)
 		}
 		out.raws = append(out.raws, r)

@@ -30,10 +30,11 @@ func FuzzFold(f *testing.F) {
 		r := newRawLane(t)
 		copy(r.mem[format.LaneHeaderSize:], content)
 		r.header.Head = uint64(len(content)) &^ (format.SlotSize - 1)
-		c, err := ring.Map(duplicate(t, r.fd), &r.hello)
+		all, err := ring.Map(duplicate(t, r.fd), &r.hello)
 		if err != nil {
 			t.Fatal(err)
 		}
+		c := all[0]
 		defer c.Close()
 		b := newBench(t, 2)
 		words := make([]uint64, 1<<17)

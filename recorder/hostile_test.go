@@ -44,7 +44,7 @@ func newRawLane(t testing.TB) *rawLane {
 	r := &rawLane{fd: int(fd), mem: mem, header: (*format.LaneHeader)(unsafe.Pointer(&mem[0]))}
 	*r.header = format.LaneHeader{Magic: format.LaneMagic, Header: format.LaneHeaderSize, Capacity: format.MinLaneSize}
 	r.hello = format.WireHello{Magic: format.HelloMagic, PID: uint32(os.Getpid()), TID: 99, StartTime: startTime(), Image: 0xfeed,
-		Monotonic: uint64(ring.Now()), Capacity: format.MinLaneSize}
+		Monotonic: uint64(ring.Now()), Capacity: format.MinLaneSize, Lanes: 1}
 	t.Cleanup(func() { syscall.Munmap(mem); syscall.Close(r.fd) })
 	return r
 }

@@ -1,12 +1,15 @@
 /*
- * birth.c - a thread's first event, which makes its lane, and a thread's first
- * event where a lane of an ended thread is free to take over.
+ * birth.c - a thread's first event, which makes its lane; a process's first, by
+ * forked children; and a thread's first event where a lane of an ended thread is
+ * free to take over.
  *
  *	birthbench THREADS
  *
- * The limit is what no design of this shape can leave out: the same system
- * calls, to a listener of its own that takes nothing in, and one touch of the
- * header's and of the ring's first page. Contenders take turns, thread by thread.
+ * Beside it stands what a lane costs that is made alone: the same system calls,
+ * to a listener of its own that takes nothing in, and one touch of the header's
+ * and of the ring's first page. Contenders take turns, thread by thread. Of the
+ * hook's births one in a few makes lanes for the next ones, so the mean of eight
+ * in a row is shown too.
  */
 #define _GNU_SOURCE
 #include "burst.h"
@@ -21,6 +24,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -91,6 +95,30 @@ static void print(const char *what, const char *who, double *took)
 	free(took);
 }
 
+/* A child's first event is a process's first, with what comes once a process. */
+static void children(int n)
+{
+	for (int i = 0; i < n; i++) {
+		int pipes[2];
+		double took;
+		void *p;
+		if (pipe(pipes) != 0)
+			abort();
+		pid_t pid = fork();
+		if (pid == 0) {
+			void (*f)(void) = first;
+			memcpy(&p, &f, sizeof p);
+			double *t = timed(p);
+			_exit(write(pipes[1], t, sizeof *t) != sizeof *t);
+		}
+		if (pid < 0 || read(pipes[0], &took, sizeof took) != sizeof took || waitpid(pid, NULL, 0) != pid)
+			abort();
+		close(pipes[0]);
+		close(pipes[1]);
+		printf("BenchmarkProcessFirstEvent/who=gpurec 1 %.0f ns/op\n", took * 1e3);
+	}
+}
+
 static void *thread_of(void (*f)(void))
 {
 	void *p;
@@ -110,6 +138,7 @@ int main(int argc, char **argv)
 	}
 	pthread_barrier_init(&end, NULL, (unsigned)(2 * threads + 1));
 	first(); /* this thread's: finding PyTorch's function is the process's cost, not a lane's */
+	children(threads / 4);
 	pthread_t *t = calloc((size_t)(2 * threads), sizeof *t);
 	for (int i = 0; i < threads; i++) {
 		pthread_create(&t[2 * i], NULL, timed_and_stay, thread_of(first));
@@ -118,10 +147,17 @@ int main(int argc, char **argv)
 		usleep(1000);
 	}
 	pthread_barrier_wait(&end);
+	double sum[2] = {0, 0};
 	for (int i = 0; i < 2 * threads; i++) {
+		const char *who = i % 2 ? "syscalls" : "gpurec";
 		void *took;
 		pthread_join(t[i], &took);
-		print("LaneBirth", i % 2 ? "syscalls" : "gpurec", took);
+		sum[i % 2] += *(double *)took;
+		if (i / 2 % 8 == 7) {
+			printf("BenchmarkLaneBirthMeanOfEight/who=%s 8 %.0f ns/op\n", who, sum[i % 2] / 8 * 1e3);
+			sum[i % 2] = 0;
+		}
+		print("LaneBirth", who, took);
 	}
 	for (int i = 0; i < threads; i++) {
 		void *took;

@@ -7,7 +7,8 @@
  *   nvtx.c    NVTX ranges and marks                     api.c    gpurec.h
  *   stack.c   definitions: what has been sent           python.c CPython's code objects
  *   walk.c    CPython's frames
- *   lane.c    birth, publishing, a full lane            thread.c threads, forks, ends
+ *   birth.c   a lane's birth                            lane.c   publishing, a full lane
+ *   thread.c  threads, forks, ends
  *   config.c  the environment
  *
  * The hook is a guest. It never exits, aborts, prints unasked, changes errno or
@@ -109,6 +110,8 @@ struct thread {
 	bool begun; /* its ThreadBegin is in the lane */
 	unsigned slot;
 	unsigned nframes, frames_dropped;
+	void *file; /* the lane's, in the block of the thread that made it */
+	uint64_t file_bytes;
 	struct record spare; /* a record whose place in the ring is not clear yet */
 	struct def defs[MAX_DEFS];
 	gpurec_frame frames[GPUREC_MAX_FRAMES]; /* innermost first */
@@ -123,7 +126,7 @@ struct thread {
 	uint64_t sent_stacks[SENT_STACKS];
 	uint64_t sent_codes[SENT_CODES];
 	uint64_t sent_names[SENT_NAMES];
-};
+} __attribute__((aligned(4096))); /* several are mapped at once, and unmapped one by one */
 
 /* Small, so that it fits where a library opened late finds room for it. */
 struct tls {
@@ -166,6 +169,9 @@ static inline void gpurec_leave(void)
 	gpurec_tls.depth--;
 }
 
+/* Gives lanes, n of them, to the threads that come next. */
+void gpurec_lanes_spare(gpurec_lane *const *lanes, unsigned n);
+
 /* Whether t is still this thread's: false in a child forked since. */
 bool gpurec_still(struct thread *t);
 
@@ -175,11 +181,12 @@ uint64_t gpurec_unique(void);
 /* Memory that is never given back, zeroed; NULL when there is none. */
 void *gpurec_keep(size_t bytes);
 
-/* ---- lane.c ------------------------------------------------------------ */
+/* ---- birth.c, lane.c ------------------------------------------------------ */
 
 extern uint64_t gpurec_missed; /* events lost while the process has no lane at all */
 
 bool gpurec_lane_birth(struct thread *t);
+void gpurec_lane_take(struct thread *t, gpurec_lane *lane); /* a spare one */
 void gpurec_lane_reset(void); /* in a child: no lanes yet */
 void gpurec_lane_forget(struct thread *t, uint32_t epoch); /* the recorder has forgotten what was sent */
 

@@ -39,6 +39,7 @@ static int32_t pid_here;
 
 static struct thread *table[GPUREC_MAX_LANES];
 static uint32_t taken[GPUREC_MAX_LANES];
+static gpurec_lane *spare[GPUREC_MAX_LANES]; /* the lane of a block that no thread has had */
 static uint32_t blocks; /* of table in use */
 
 static uint64_t unique;
@@ -66,10 +67,11 @@ static void reset(void)
 		struct thread *t = table[i];
 		if (t == NULL)
 			continue;
-		if (t->lane)
-			syscall(SYS_munmap, t->lane, GPUREC_LANE_HEADER_SIZE + t->capacity);
+		if (t->file)
+			syscall(SYS_munmap, t->file, t->file_bytes);
 		syscall(SYS_munmap, t, sizeof *t);
 		table[i] = NULL;
+		spare[i] = NULL;
 		taken[i] = 0;
 	}
 	blocks = 0;
@@ -170,7 +172,34 @@ static void watch_end(void)
 		set_specific(key, gpurec_tls.self);
 }
 
-/* Takes a block that a thread left, or makes one. */
+/* Enters a block into the table, in use or with a spare lane; unmaps it when that is full. */
+static struct thread *enter(struct thread *t, gpurec_lane *lane)
+{
+	uint32_t i = __atomic_fetch_add(&blocks, 1, __ATOMIC_ACQ_REL);
+	if (i >= GPUREC_MAX_LANES) {
+		syscall(SYS_munmap, t, sizeof *t);
+		return NULL;
+	}
+	spare[i] = lane;
+	if (lane == NULL) {
+		t->slot = i;
+		__atomic_store_n(&taken[i], 1, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&table[i], t, __ATOMIC_RELEASE);
+	return t;
+}
+
+/* Their blocks need no memory yet: nothing is written into them. */
+void gpurec_lanes_spare(gpurec_lane *const *lanes, unsigned n)
+{
+	struct thread *t = n ? map(n * sizeof *t) : NULL;
+	if (t == NULL)
+		return;
+	for (unsigned i = 0; i < n; i++)
+		enter(&t[i], lanes[i]);
+}
+
+/* Takes a block that a thread left or that has a spare lane, or makes one. */
 static struct thread *take(void)
 {
 	uint32_t n = __atomic_load_n(&blocks, __ATOMIC_ACQUIRE);
@@ -180,23 +209,17 @@ static struct thread *take(void)
 		uint32_t no = 0;
 		struct thread *t = __atomic_load_n(&table[i], __ATOMIC_ACQUIRE);
 		if (t && __atomic_load_n(&taken[i], __ATOMIC_RELAXED) == 0 &&
-		    __atomic_compare_exchange_n(&taken[i], &no, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		    __atomic_compare_exchange_n(&taken[i], &no, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+			t->slot = i;
+			if (t->lane == NULL && spare[i] != NULL)
+				gpurec_lane_take(t, spare[i]);
 			return t;
+		}
 	}
 	if (n >= GPUREC_MAX_LANES)
 		return NULL;
 	struct thread *t = map(sizeof *t);
-	if (t == NULL)
-		return NULL;
-	uint32_t i = __atomic_fetch_add(&blocks, 1, __ATOMIC_ACQ_REL);
-	if (i >= GPUREC_MAX_LANES) {
-		syscall(SYS_munmap, t, sizeof *t);
-		return NULL;
-	}
-	t->slot = i;
-	__atomic_store_n(&taken[i], 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&table[i], t, __ATOMIC_RELEASE);
-	return t;
+	return t == NULL ? NULL : enter(t, NULL);
 }
 
 /* This thread's block, with or without a lane. */

@@ -10,6 +10,8 @@
 #define GPUREC_VERSION 0x0u
 #define GPUREC_SLOT_SIZE 0x40u
 #define GPUREC_LANE_HEADER_SIZE 0x1000u
+#define GPUREC_LANE_STRIDE 0x200u
+#define GPUREC_MAX_LANES_A_FILE 0x8u
 #define GPUREC_LANE_MAGIC 0x30454e414c555047ull
 #define GPUREC_HELLO_MAGIC 0x304f4c4c45485047ull
 #define GPUREC_MIN_LANE_SIZE 0x40000u
@@ -417,8 +419,10 @@ typedef struct gpurec_hello {
 	uint64_t monotonic;
 	uint64_t realtime;
 	uint64_t capacity;
+	uint32_t lanes;
+	uint32_t spare;
 } gpurec_hello;
-_Static_assert(sizeof(gpurec_hello) == 64, "wire");
+_Static_assert(sizeof(gpurec_hello) == 72, "wire");
 _Static_assert(offsetof(gpurec_hello, magic) == 0, "wire");
 _Static_assert(offsetof(gpurec_hello, version) == 8, "wire");
 _Static_assert(offsetof(gpurec_hello, pid) == 12, "wire");
@@ -429,6 +433,8 @@ _Static_assert(offsetof(gpurec_hello, image) == 32, "wire");
 _Static_assert(offsetof(gpurec_hello, monotonic) == 40, "wire");
 _Static_assert(offsetof(gpurec_hello, realtime) == 48, "wire");
 _Static_assert(offsetof(gpurec_hello, capacity) == 56, "wire");
+_Static_assert(offsetof(gpurec_hello, lanes) == 64, "wire");
+_Static_assert(offsetof(gpurec_hello, spare) == 68, "wire");
 
 // The functions the hook wraps: X(number, symbol, layer, class, kind).
 #define GPUREC_HOOKED(X) \

@@ -180,6 +180,39 @@ static void *together(void *unused)
 	return NULL;
 }
 
+/* One after another, and all stay. */
+static void *begin_and_stay(void *begun)
+{
+	CHECK(cuCtxSetCurrent(context) == 0);
+	pair();
+	CHECK(pthread_barrier_wait(begun) >= -1);
+	pthread_barrier_wait(&barrier);
+	pair();
+	return NULL;
+}
+
+static void stay(void)
+{
+	enum { N = 9 };
+	pthread_t t[N];
+	pthread_barrier_t begun;
+	CHECK(pthread_barrier_init(&barrier, NULL, N + 1) == 0 && pthread_barrier_init(&begun, NULL, 2) == 0);
+	for (int i = 0; i < N; i++) {
+		CHECK(pthread_create(&t[i], NULL, begin_and_stay, &begun) == 0);
+		pthread_barrier_wait(&begun);
+	}
+	pid_t pid = fork(); /* its parent's spare lanes are not its own */
+	if (pid == 0) {
+		mark_("child");
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	pthread_barrier_wait(&barrier);
+	for (int i = 0; i < N; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
+}
+
 /* More than there may be lanes. */
 static void crowd(void)
 {
@@ -370,7 +403,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} all[] = {
 		{"start", start}, {"pair", pair}, {"errno", errno_kept}, {"descriptors", no_descriptor_stays}, {"file-limit", file_limit},
-		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd},
+		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd}, {"stay", stay},
 		{"forks", forks}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
 		{"locations", locations}, {"contexts", contexts}, {"by-proc", by_proc}, {"never-returns", never_returns}, {"twice", twice},
 	};

@@ -16,7 +16,7 @@ import (
 // It trusts nothing in the lane: the capacity is the sealed file's, the tail is
 // its own and never read back, a record is copied first and checked in the copy.
 type Consumer struct {
-	mem      []byte
+	file     *mapping
 	header   *format.LaneHeader
 	ring     []byte
 	pid, tid uint32
@@ -26,15 +26,31 @@ type Consumer struct {
 	closed   bool
 }
 
-// Map takes over the lane behind fd, which a hello announced with this
-// capacity. It closes fd in any case: the mapping outlives it.
-func Map(fd int, hello *format.WireHello) (*Consumer, error) {
+// A mapping is a file of lanes, unmapped with the last of them.
+type mapping struct {
+	mem  []byte
+	open int
+}
+
+func (m *mapping) close() {
+	if m.open--; m.open == 0 {
+		syscall.Munmap(m.mem)
+	}
+}
+
+// Map takes over the lanes behind fd that a hello announced. It closes fd in any
+// case: the mapping outlives it. All of them are used by one goroutine.
+func Map(fd int, hello *format.WireHello) ([]*Consumer, error) {
 	defer syscall.Close(fd)
 	capacity := hello.Capacity
 	if capacity < format.MinLaneSize || capacity > format.MaxLaneBytes || bits.OnesCount64(capacity) != 1 {
 		return nil, fmt.Errorf("a lane's capacity of %d bytes is not a power of two between %d and %d", capacity, format.MinLaneSize, format.MaxLaneBytes)
 	}
-	size := int64(capacity) + format.LaneHeaderSize
+	lanes := uint64(hello.Lanes)
+	if lanes < 1 || lanes > format.MaxLanesAFile {
+		return nil, fmt.Errorf("a file of %d lanes, not of 1 to %d", lanes, format.MaxLanesAFile)
+	}
+	size := int64(lanes*capacity) + format.LaneHeaderSize
 	if err := checkSealed(fd, size); err != nil {
 		return nil, err
 	}
@@ -48,30 +64,40 @@ func Map(fd int, hello *format.WireHello) (*Consumer, error) {
 		return nil, fmt.Errorf("map a lane: %w", err)
 	}
 	syscall.Madvise(mem, madvDontDump) // a core of the recorder needs no lanes; an older kernel's refusal costs nothing
-	c := consume(mem)
-	c.pid, c.tid = hello.PID, hello.TID
-	h := *c.header
-	if h.Magic != format.LaneMagic || h.Version != format.Version || h.Header != format.LaneHeaderSize || h.Capacity != capacity {
-		c.Close()
-		return nil, fmt.Errorf("a lane's header does not agree with its hello (magic %#x, version %d, capacity %d)", h.Magic, h.Version, h.Capacity)
+	file := &mapping{mem: mem, open: 1}
+	defer file.close()
+	all := make([]*Consumer, lanes)
+	for i := range all {
+		c := consume(file, i, int(capacity))
+		c.pid, c.tid = hello.PID, hello.TID
+		all[i] = c
+		h := *c.header
+		if h.Magic != format.LaneMagic || h.Version != format.Version || h.Header != format.LaneHeaderSize || h.Capacity != capacity {
+			for _, c := range all[:i+1] {
+				c.Close()
+			}
+			return nil, fmt.Errorf("a lane's header does not agree with its hello (magic %#x, version %d, capacity %d)", h.Magic, h.Version, h.Capacity)
+		}
 	}
-	return c, nil
+	return all, nil
 }
 
-func consume(mem []byte) *Consumer {
+func consume(file *mapping, i, capacity int) *Consumer {
+	file.open++
+	at := format.LaneHeaderSize + i*capacity
 	return &Consumer{
-		mem:    mem,
-		header: (*format.LaneHeader)(unsafe.Pointer(&mem[0])),
-		ring:   mem[format.LaneHeaderSize:],
+		file:   file,
+		header: (*format.LaneHeader)(unsafe.Pointer(&file.mem[i*format.LaneStride])),
+		ring:   file.mem[at : at+capacity : at+capacity],
 	}
 }
 
-// Close unmaps the lane.
+// Close lets go of the lane.
 func (c *Consumer) Close() {
 	if !c.closed {
 		c.closed = true
-		syscall.Munmap(c.mem)
-		c.mem, c.header, c.ring = nil, nil, nil
+		c.file.close()
+		c.file, c.header, c.ring = nil, nil, nil
 	}
 }
 

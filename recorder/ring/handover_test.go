@@ -29,10 +29,11 @@ func TestHandOver(t *testing.T) {
 	}
 	defer p.Close()
 	hello := p.Hello(1, 2)
-	c, err := Map(dup(t, p.fd), &hello)
+	all, err := Map(dup(t, p.fd), &hello)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := all[0]
 	defer c.Close()
 	const events = 200_000
 	done := make(chan struct{})
@@ -82,6 +83,77 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// TestManyLanes writes into every lane of one file and takes them down one by
+// one: what lane another is in, and when that ends, is nothing to it.
+func TestManyLanes(t *testing.T) {
+	const lanes, capacity = 3, format.MinLaneSize
+	fd, err := memfd(format.LaneHeaderSize + lanes*capacity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := syscall.Mmap(fd, 0, format.LaneHeaderSize+lanes*capacity, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(mem)
+	var writers [lanes]*Producer
+	for i := range writers {
+		writers[i] = produce(mem, i, capacity)
+	}
+	hello := writers[0].Hello(1, 2)
+	hello.Lanes = lanes
+	readers, err := Map(fd, &hello)
+	if err != nil || len(readers) != lanes {
+		t.Fatalf("%d lanes, %v", len(readers), err)
+	}
+	b := make([]byte, 2*capacity)
+	for last := range lanes { // one fewer each time, and laps enough to meet every slot
+		for lap := range 3 {
+			for i := last; i < lanes; i++ {
+				for n := range capacity/format.SlotSize - 1 {
+					if err := writers[i].Event(event(format.Free, uint64(i<<32|lap<<24|n)), nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for i := last; i < lanes; i++ {
+				next := 0
+				for {
+					n, err := readers[i].Read(b)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if n == 0 {
+						break
+					}
+					for r, rest := Next(b[:n]); r != nil; r, rest = Next(rest) {
+						if got, want := r.Event().Address, uint64(i<<32|lap<<24|next); got != want {
+							t.Fatalf("lane %d: %#x, want %#x", i, got, want)
+						}
+						next++
+					}
+				}
+				if next != capacity/format.SlotSize-1 {
+					t.Fatalf("lane %d: %d events", i, next)
+				}
+			}
+		}
+		readers[last].Close()
+	}
+	if readers[0].file != nil || mapped(t, "gpurec-lane") > 1 {
+		t.Error("the file is still mapped after its last lane")
+	}
+}
+
+// mapped counts this process's mappings of files of that name.
+func mapped(t *testing.T, name string) int {
+	b, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Skip(err)
+	}
+	return strings.Count(string(b), name)
+}
+
 // TestMapRefuses offers descriptors that are no lanes.
 func TestMapRefuses(t *testing.T) {
 	good := func(t *testing.T) (int, format.WireHello) {
@@ -105,7 +177,7 @@ func TestMapRefuses(t *testing.T) {
 			}
 			defer f.Close()
 			f.Truncate(format.MinLaneSize + format.LaneHeaderSize)
-			return dup(t, int(f.Fd())), format.WireHello{Capacity: format.MinLaneSize}
+			return dup(t, int(f.Fd())), format.WireHello{Capacity: format.MinLaneSize, Lanes: 1}
 		}},
 		{"an unsealed one", "not sealed", func(t *testing.T) (int, format.WireHello) {
 			name := []byte("x\x00")
@@ -114,7 +186,7 @@ func TestMapRefuses(t *testing.T) {
 				t.Fatal(errno)
 			}
 			syscall.Ftruncate(int(fd), format.MinLaneSize+format.LaneHeaderSize)
-			return int(fd), format.WireHello{Capacity: format.MinLaneSize}
+			return int(fd), format.WireHello{Capacity: format.MinLaneSize, Lanes: 1}
 		}},
 		{"larger than it is", "was announced", func(t *testing.T) (int, format.WireHello) {
 			fd, h := good(t)
@@ -136,6 +208,21 @@ func TestMapRefuses(t *testing.T) {
 			h.Capacity = 1 << 60
 			return fd, h
 		}},
+		{"no lanes", "of 0 lanes", func(t *testing.T) (int, format.WireHello) {
+			fd, h := good(t)
+			h.Lanes = 0
+			return fd, h
+		}},
+		{"more lanes than have a header", "of 9 lanes", func(t *testing.T) (int, format.WireHello) {
+			fd, h := good(t)
+			h.Lanes = format.MaxLanesAFile + 1
+			return fd, h
+		}},
+		{"more lanes than it has", "was announced", func(t *testing.T) (int, format.WireHello) {
+			fd, h := good(t)
+			h.Lanes = 2
+			return fd, h
+		}},
 		{"another header", "header", func(t *testing.T) (int, format.WireHello) {
 			p, err := NewProducer(format.MinLaneSize)
 			if err != nil {
@@ -148,12 +235,12 @@ func TestMapRefuses(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			fd, hello := row.offer(t)
-			c, err := Map(fd, &hello)
+			all, err := Map(fd, &hello)
 			if row.name == "a good one" {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c.Close()
+				all[0].Close()
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), row.want) {

@@ -59,17 +59,19 @@ func NewProducer(capacity int) (*Producer, error) {
 		return nil, fmt.Errorf("map a lane: %w", err)
 	}
 	syscall.Madvise(mem, madvDontDump)
-	p := produce(mem)
+	p := produce(mem, 0, capacity)
 	p.fd = fd
 	return p, nil
 }
 
-func produce(mem []byte) *Producer {
+// produce makes lane i of a file's.
+func produce(mem []byte, i, capacity int) *Producer {
+	at := format.LaneHeaderSize + i*capacity
 	p := &Producer{
 		fd:     -1,
 		mem:    mem,
-		header: (*format.LaneHeader)(unsafe.Pointer(&mem[0])),
-		ring:   mem[format.LaneHeaderSize:],
+		header: (*format.LaneHeader)(unsafe.Pointer(&mem[i*format.LaneStride])),
+		ring:   mem[at : at+capacity : at+capacity],
 		sent:   map[uint64]struct{}{},
 		now:    Now,
 		born:   Now(),
@@ -83,7 +85,7 @@ func produce(mem []byte) *Producer {
 // tells processes of one pid and start time apart.
 func (p *Producer) Hello(startTime, image uint64) format.WireHello {
 	return format.WireHello{Magic: format.HelloMagic, Version: format.Version, PID: p.header.PID, TID: p.header.TID,
-		StartTime: startTime, Image: image, Monotonic: uint64(Now()), Realtime: uint64(time.Now().UnixNano()), Capacity: uint64(len(p.ring))}
+		StartTime: startTime, Image: image, Monotonic: uint64(Now()), Realtime: uint64(time.Now().UnixNano()), Capacity: uint64(len(p.ring)), Lanes: 1}
 }
 
 // Connect hands the lane to the recorder that listens at path, and lets go of

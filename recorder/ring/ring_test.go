@@ -15,10 +15,10 @@ import (
 // enough that a test can draw it.
 func pair(slots int) (*Producer, *Consumer) {
 	mem := make([]byte, format.LaneHeaderSize+slots*format.SlotSize)
-	p := produce(mem)
+	p := produce(mem, 0, slots*format.SlotSize)
 	clock := format.Time(100)
 	p.now = func() format.Time { clock++; return clock }
-	return p, consume(mem)
+	return p, consume(&mapping{mem: mem}, 0, slots*format.SlotSize)
 }
 
 // at moves both ends of an empty lane to a byte count, as if so much had gone
