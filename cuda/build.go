@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 )
 
 //go:embed hook/*.c hook/*.h hook/export.map hook/fake/*.c hook/fake/*.h hook/fake/*.map
@@ -66,7 +67,9 @@ var libraries = []library{
 const keyFile = "key"
 
 // key names what the sources, the flags and this machine's architecture make.
-func key() (string, error) {
+// It is asked more than once around a command of a millisecond, and the hash
+// takes half of one.
+var key = sync.OnceValues(func() (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.GOARCH, cflags)
 	for _, l := range libraries {
@@ -83,7 +86,7 @@ func key() (string, error) {
 		return err
 	})
 	return hex.EncodeToString(h.Sum(nil))[:16], err
-}
+})
 
 // Build compiles the libraries from the sources in this binary into dir.
 // Extra flags go to the compiler.

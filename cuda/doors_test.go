@@ -248,7 +248,7 @@ func TestCacheDir(t *testing.T) {
 			os.Mkdir(filepath.Join(root, row.tmp), 0o755)
 			t.Setenv("XDG_CACHE_HOME", filepath.Join(root, row.xdg))
 			t.Setenv("TMPDIR", filepath.Join(root, row.tmp))
-			dir, err := cacheDir("", "KEY")
+			dir, err := cacheDir("", "KEY", func(string) bool { return false })
 			want := strings.ReplaceAll(row.want, "UID", fmt.Sprint(os.Getuid()))
 			if want == "" {
 				if err == nil {
@@ -271,7 +271,7 @@ func TestCacheDir(t *testing.T) {
 		if err := os.Chmod(filepath.Join(root, fmt.Sprintf("gpurec-%d", os.Getuid())), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if dir, err := cacheDir("", "KEY"); err == nil {
+		if dir, err := cacheDir("", "KEY", func(string) bool { return false }); err == nil {
 			t.Errorf("%q is open to all", dir)
 		}
 	})

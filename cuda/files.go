@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"bytes"
 	"embed"
 	"errors"
 	"fmt"
@@ -52,31 +53,45 @@ func PythonDir(cache string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := cacheDir(cache, k)
+	dir, err := cacheDir(cache, k, func(dir string) bool { return eachPythonFile(dir, same) == nil })
+	if err == nil {
+		err = eachPythonFile(dir, func(path string, want []byte) error {
+			if same(path, want) == nil {
+				return nil
+			}
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				return err
+			}
+			return replace(path, want)
+		})
+	}
 	if err != nil {
 		return "", fmt.Errorf("the Python package: %w", err)
 	}
-	err = fs.WalkDir(pythonFiles, "python", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
+	return filepath.Join(dir, "python"), nil
+}
+
+// eachPythonFile calls f for what is to lie in dir, until it fails.
+func eachPythonFile(dir string, f func(path string, want []byte) error) error {
+	return fs.WalkDir(pythonFiles, "python", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
 			return err
-		}
-		to := filepath.Join(dir, path)
-		if d.IsDir() {
-			return os.MkdirAll(to, 0o700)
 		}
 		want, err := pythonFiles.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		if have, err := os.ReadFile(to); err == nil && string(have) == string(want) {
-			return nil
-		}
-		return replace(to, want)
+		return f(filepath.Join(dir, path), want)
 	})
-	if err != nil {
-		return "", fmt.Errorf("the Python package: %w", err)
+}
+
+// same fails where a file has not this content.
+func same(path string, want []byte) error {
+	have, err := os.ReadFile(path)
+	if err == nil && !bytes.Equal(have, want) {
+		err = fmt.Errorf("%s is another one", path)
 	}
-	return filepath.Join(dir, "python"), nil
+	return err
 }
 
 // libraryDir is a directory with every library of this binary's sources.
@@ -92,11 +107,12 @@ func libraryDir(cache string, say func(string)) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := cacheDir(cache, k)
+	complete := func(dir string) bool { return same(filepath.Join(dir, keyFile), []byte(k)) == nil }
+	dir, err := cacheDir(cache, k, complete)
 	if err != nil {
 		return "", err
 	}
-	if b, err := os.ReadFile(filepath.Join(dir, keyFile)); err == nil && string(b) == k {
+	if complete(dir) {
 		used(dir)
 		return dir, nil
 	}
@@ -121,14 +137,14 @@ func libraryDir(cache string, say func(string)) (string, error) {
 
 // cacheDir makes and returns the directory of one key. The loader splits
 // LD_PRELOAD at colons and blanks, so a home directory with one of them cannot
-// hold the hook; nor can one that cannot be written. Then it is a directory of
-// this user's alone under the temporary one.
-func cacheDir(cache, key string) (string, error) {
+// hold the hook; nor can one that does not have all that is wanted and cannot be
+// written. Then it is a directory of this user's alone under the temporary one.
+func cacheDir(cache, key string, complete func(dir string) bool) (string, error) {
 	if cache == "" {
 		base, err := os.UserCacheDir()
 		if err == nil {
 			dir := filepath.Join(base, "gpurec", key)
-			if !splits(dir) && os.MkdirAll(dir, 0o700) == nil && writable(dir) {
+			if !splits(dir) && os.MkdirAll(dir, 0o700) == nil && (complete(dir) || writable(dir)) {
 				return dir, nil
 			}
 		}

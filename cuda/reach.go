@@ -30,9 +30,12 @@ func reachable(path, key string, places []string) string {
 			continue
 		}
 		to := filepath.Join(dir, key, filepath.Base(path))
-		if copyTo(dir, to, want) == nil && open(to) {
+		fresh, err := copyTo(dir, to, want)
+		if err == nil && open(to) {
 			used(filepath.Dir(to))
-			sweep(dir, key)
+			if fresh { // a new one comes, old ones may go
+				sweep(dir, key)
+			}
 			return to
 		}
 	}
@@ -42,24 +45,24 @@ func reachable(path, key string, places []string) string {
 // commonPlaces are where other users' programs may look.
 func commonPlaces() []string { return []string{os.TempDir(), "/tmp", "/var/tmp", "/dev/shm"} }
 
-// copyTo puts the library at to, below dir. Others can write beside dir: what
-// they made is not used.
-func copyTo(dir, to string, want []byte) error {
+// copyTo puts the library at to, below dir, fresh if it was not there. Others can
+// write beside dir: what they made is not used.
+func copyTo(dir, to string, want []byte) (fresh bool, err error) {
 	for _, d := range []string{dir, filepath.Dir(to)} {
 		if err := os.Mkdir(d, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+			return false, err
 		}
 		if !ours(d) {
-			return fs.ErrPermission
+			return false, fs.ErrPermission
 		}
 		if err := os.Chmod(d, 0o755); err != nil { // whatever the umask
-			return err
+			return false, err
 		}
 	}
-	if have, err := os.ReadFile(to); err == nil && string(have) == string(want) {
-		return os.Chmod(to, 0o755)
+	if same(to, want) == nil {
+		return false, os.Chmod(to, 0o755)
 	}
-	return replace(to, want)
+	return true, replace(to, want)
 }
 
 // ours reports whether dir is a directory of this user's, in which nobody else
