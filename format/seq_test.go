@@ -168,3 +168,29 @@ func TestSeqAnyOrder(t *testing.T) {
 	}
 	read("closed")
 }
+
+// TestSeqOfEqualBytes reads two batches whose columns are the same on disk and
+// mean other numbers: what a reader keeps of one is not the next one's.
+func TestSeqOfEqualBytes(t *testing.T) {
+	var want []Event
+	for _, batch := range numbered(t, "7:1 8:5 7:2 8:6 | 7:1 8:5 8:6 7:2") {
+		want = append(want, batch...)
+	}
+	in, err := open(t, record(t, want, 0, WriterOptions{BatchRows: 4})).Parts()[0].Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for n := 0; n < len(want); {
+		rows, err := in.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range rows {
+			if rows[i] != want[n] {
+				t.Errorf("event %d: seq %d, want %d", n, rows[i].Seq, want[n].Seq)
+			}
+			n++
+		}
+	}
+}
