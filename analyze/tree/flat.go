@@ -123,10 +123,23 @@ func (f *flat) add(k Key, a Amount) {
 
 func (f *flat) names(stack format.StackID) names {
 	n, ok := f.stacks[stack]
-	if ok {
-		return n
+	if !ok {
+		n, _ = f.look(stack)
+		f.stacks[stack] = n
 	}
-	frames, _ := f.walk.frames(stack, f.defs)
+	return n
+}
+
+// NameOf is the line, own line or function that a stack's bytes are counted for,
+// and whether the stack is defined.
+func NameOf(by By, stack format.StackID, defs *format.Defs) (string, bool) {
+	f := flat{by: by, defs: defs}
+	n, whole := f.look(stack)
+	return n.own, whole
+}
+
+func (f *flat) look(stack format.StackID) (n names, whole bool) {
+	frames, whole := f.walk.frames(stack, f.defs)
 	n.own = NoLineName
 	if len(frames) > 0 {
 		n.own = f.name(&frames[len(frames)-1])
@@ -143,8 +156,7 @@ func (f *flat) names(stack format.StackID) names {
 			n.on = append(n.on, n.own)
 		}
 	}
-	f.stacks[stack] = n
-	return n
+	return n, whole
 }
 
 func (f *flat) name(fr *format.Frame) string {

@@ -42,6 +42,7 @@ func commands() []*command {
 		summaryCommand(),
 		linesCommand(),
 		peakCommand(),
+		timelineCommand(),
 		contextsCommand(),
 		devicesCommand(),
 		leaksCommand(),
