@@ -42,8 +42,8 @@ func newRawLane(t testing.TB) *rawLane {
 		t.Fatal(err)
 	}
 	r := &rawLane{fd: int(fd), mem: mem, header: (*format.LaneHeader)(unsafe.Pointer(&mem[0]))}
-	*r.header = format.LaneHeader{Magic: format.LaneMagic, Header: format.LaneHeaderSize, Capacity: format.MinLaneSize}
-	r.hello = format.WireHello{Magic: format.HelloMagic, PID: uint32(os.Getpid()), TID: 99, StartTime: startTime(), Image: 0xfeed,
+	*r.header = format.LaneHeader{Magic: format.LaneMagic, Version: format.Version, Header: format.LaneHeaderSize, Capacity: format.MinLaneSize}
+	r.hello = format.WireHello{Magic: format.HelloMagic, Version: format.Version, PID: uint32(os.Getpid()), TID: 99, StartTime: startTime(), Image: 0xfeed,
 		Monotonic: uint64(ring.Now()), Capacity: format.MinLaneSize, Lanes: 1}
 	t.Cleanup(func() { syscall.Munmap(mem); syscall.Close(r.fd) })
 	return r
