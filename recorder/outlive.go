@@ -34,8 +34,10 @@ func (s *Session) WaitQuiet(ctx context.Context) Left {
 			others = carriers(format.EnvSocket, s.socket)
 		}
 	}
+	defer s.hurry()()
 	from := s.turns.Load()
-	for {
+	// A turn takes microseconds; a process that had its socket closed, longer.
+	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
 		s.wake()
 		// Two whole turns since then: whoever announced itself before is counted.
 		if n := s.alive.Load(); n == 0 && s.turns.Load() >= from+2 {
@@ -44,7 +46,7 @@ func (s *Session) WaitQuiet(ctx context.Context) Left {
 		select {
 		case <-ctx.Done():
 			return s.left()
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }
