@@ -49,6 +49,7 @@ func commands() []*command {
 		diffCommand(),
 		eventsCommand(),
 		verifyCommand(),
+		sliceCommand(),
 		exportCommand(),
 		importCommand(),
 	}

@@ -8,6 +8,7 @@
 //	account.go     sums per process, device, layer and class
 //	scope.go       open scopes and what they measure
 //	checkpoint.go  the state as rows, and back
+//	forget.go      rows for a trace that begins there
 //
 // The recorder and the analyzer run the same fold, so a checkpoint equals what
 // replay reaches, and an answer while recording equals the answer afterwards.
