@@ -27,7 +27,20 @@ package format
 
 //go:generate go run ./internal/gen
 
-// Version is the version of the trace directory and of the wire. A reader
-// refuses a newer one with a *VersionError. It stays 0 until the layout is
-// frozen; a trace of version 0 is read only by the build that wrote its kind.
-const Version = 0
+// Version is the version of the trace directory, of its text twin and of the
+// wire. A reader refuses a newer one, and one older than oldest, with a
+// *VersionError.
+//
+// Whoever changes a column, a kind, a function, a flag or a word that stands in
+// a schema raises it: readers compare schemas byte for byte, and a test holds
+// their bytes. What is older must stay readable then: a table's schema of an
+// older version is what it is now without what came later.
+const Version = 1
+
+// oldest is the first version that was frozen. Traces of version 0 are of many
+// kinds, each read by the build that wrote it; their text twins are the text of
+// version 1.
+const (
+	oldest     = 1
+	oldestText = 0
+)

@@ -43,13 +43,17 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// A VersionError says that a trace was written by a newer gpurec.
+// A VersionError says that a trace was written by a newer gpurec, or by one
+// from before the format was frozen.
 type VersionError struct {
 	Path    string
 	Version int
 }
 
 func (e *VersionError) Error() string {
+	if e.Version < Version {
+		return fmt.Sprintf("%s: format version %d is older than %d, the first that was frozen; with the gpuanalyze that came with its gpurec `gpuanalyze events -q TRACE > t.txt`, and with this one `gpuanalyze import text t.txt -o NEW`", e.Path, e.Version, oldest)
+	}
 	return fmt.Sprintf("%s: format version %d is newer than %d, the newest this build reads; read it with the gpurec that wrote it", e.Path, e.Version, Version)
 }
 

@@ -92,9 +92,9 @@ func FuzzPart(f *testing.F) {
 // whose text is accepted and becomes the same.
 func FuzzText(f *testing.F) {
 	f.Add(twin)
-	f.Add("gpurec 0\nprocess 1\n1 Mark name=\"x\"\npart 3\nsample 1 used=3\n")
-	f.Add("gpurec 0\nmeta start=2026-01-01T00:00:00Z ending=growing\nstack 1 1 1\nframe 1 python \"\" 0 \"\"\n5 Alloc stack=1 flags=echo|0x100\n")
-	f.Add("gpurec 0\nname 1 a # c\n1 Live device=-1 size=0x7f\n")
+	f.Add("gpurec 1\nprocess 1\n1 Mark name=\"x\"\npart 3\nsample 1 used=3\n")
+	f.Add("gpurec 1\nmeta start=2026-01-01T00:00:00Z ending=growing\nstack 1 1 1\nframe 1 python \"\" 0 \"\"\n5 Alloc stack=1 flags=echo|0x100\n")
+	f.Add("gpurec 1\nname 1 a # c\n1 Live device=-1 size=0x7f\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		tr, err := fromText(t, text)
 		if err != nil {

@@ -320,7 +320,7 @@ func TestAnotherTable(t *testing.T) {
 	os.Remove(events)
 	os.Rename(filepath.Join(p.Path(), "samples.arrow"), events)
 	_, _, err := readEvents(p)
-	match(t, "samples as events", err, "its columns are not those of table events in version 0")
+	match(t, "samples as events", err, "its columns are not those of table events in version 1")
 	os.WriteFile(events, []byte("PAR1 and so on, longer than the magic"), 0o600)
 	_, _, err = readEvents(p)
 	match(t, "parquet as events", err, "does not begin as an Arrow file")

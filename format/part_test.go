@@ -383,8 +383,9 @@ func TestOpenErrors(t *testing.T) {
 		{"empty json", meta(""), "unexpected end", &NotTraceError{}},
 		{"no version", meta("{}"), "names no format version", &NotTraceError{}},
 		{"negative version", meta(`{"version":-1}`), "names no format version", &NotTraceError{}},
-		{"newer", meta(`{"version":7,"start":"in a form we do not know"}`), "version 7 is newer than 0", &VersionError{}},
-		{"wrong type", meta(`{"version":0,"host":7}`), "cannot unmarshal", &NotTraceError{}},
+		{"newer", meta(`{"version":7,"start":"in a form we do not know"}`), "format version 7 is newer than 1, the newest this build reads", &VersionError{}},
+		{"version 0", meta(`{"version":0,"host":7}`), "format version 0 is older than 1, the first that was frozen; with the gpuanalyze that came with its gpurec `gpuanalyze events -q TRACE > t.txt`", &VersionError{}},
+		{"wrong type", meta(`{"version":1,"host":7}`), "cannot unmarshal", &NotTraceError{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := c.path(t)
@@ -442,7 +443,7 @@ func TestNeverOverwrites(t *testing.T) {
 	if _, err := Create(dir, Meta{}, WriterOptions{}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("create over a trace: %v", err)
 	}
-	if err := ReadText(strings.NewReader("gpurec 0\n"), dir); !errors.Is(err, fs.ErrExist) {
+	if err := ReadText(strings.NewReader("gpurec 1\n"), dir); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("text over a trace: %v", err)
 	}
 	after, _ := os.ReadFile(filepath.Join(dir, MetaFile))

@@ -112,7 +112,7 @@ func readMeta(path string) (m Meta, err error) {
 	switch {
 	case head.Version == nil || *head.Version < 0:
 		return m, &NotTraceError{path, errors.New("it names no format version")}
-	case *head.Version > Version:
+	case *head.Version > Version, *head.Version < oldest:
 		return m, &VersionError{path, *head.Version}
 	}
 	if err := json.Unmarshal(b, &m); err != nil {

@@ -15,7 +15,7 @@ import (
 // The text twin: a trace as lines, for people, diffs and tests. What stands
 // in a trace stands there exactly; a word that begins with '#' begins a comment.
 //
-//	gpurec 0
+//	gpurec 1
 //	meta command="python" command="train.py" start=2026-11-30T10:00:00Z start_monotonic=1000
 //	device 0 uuid="GPU-0" name="H200" total=150754820096 nvml=0
 //	process 1 pid=4711 command="python train.py"
@@ -54,7 +54,7 @@ func WriteText(w io.Writer, t *Trace) error {
 	for _, p := range t.Parts() {
 		errs = append(errs, p.LoadDefs(defs))
 	}
-	b := fmt.Appendf(nil, "%s %d\n", textHead, t.meta.Version)
+	b := fmt.Appendf(nil, "%s %d\n", textHead, Version)
 	meta := t.meta
 	if n := len(t.parts); n > 0 && meta.Parts <= t.parts[n-1].index+1 {
 		meta.Parts = 0 // the part lines say it

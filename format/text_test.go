@@ -13,7 +13,7 @@ import (
 )
 
 // twin is a canonical text: read and written it is the same.
-const twin = `gpurec 0
+const twin = `gpurec 1
 meta trace_id="t" tool="gpurec 1" host="h" command="python" command="" command="a b" option="--stacks=both" start=2026-11-30T10:00:00.5+02:00 start_monotonic=1000 start_tsc=18446744073709551615 driver="550" nvml="no library" simulated=true ending="failed" reason="disk \"full\"" status=-1 end_monotonic=9 events=1 lost=2 closed_lanes=3 late=4 unresolved=5 lanes=6 cpu_ns=7
 device 0 uuid="GPU-0" name="H200" total=150754820096 nvml=0
 device 7
@@ -102,20 +102,21 @@ func TestEventsThroughText(t *testing.T) {
 
 func TestTextDefaults(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
-		{"nothing", "gpurec 0", "meta\npart\n"},
-		{"comments, blanks, tabs, no quotes, CRLF", "# c\n\n gpurec\t0 # d\r\nname 1 a#b # c\r\n\tname 2 \"#\"#x", "!no space after a quote"},
-		{"comments at the end", "gpurec 0\nname 1 a#b # c \"\n  # d\nmeta host=h", "meta host=\"h\"\nname 1 \"a#b\"\npart\n"},
-		{"growing", "gpurec 0\nmeta ending=growing", "meta ending=\"growing\"\npart\n"},
-		{"the only process", "gpurec 0\nprocess 7\n1 Mark", "meta\nprocess 7\npart\n1 Mark\n"},
-		{"no process", "gpurec 0\n1 Mark process=0", "meta\npart\n1 Mark\n"},
-		{"two processes", "gpurec 0\nprocess 7\nprocess 8\n1 Mark process=8", "meta\nprocess 7\nprocess 8\npart\n1 Mark process=8\n"},
-		{"a process that changes", "gpurec 0\nprocess 7 pid=1\npart\n1 Mark\npart\nprocess 7 pid=2", "meta\nprocess 7 pid=2\npart\n1 Mark\npart\n"},
-		{"layer and class of an api", "gpurec 0\n1 Alloc api=cuMemAllocHost_v2 layer=host class=none", "meta\npart\n1 Alloc api=cuMemAllocHost_v2 class=none\n"},
-		{"names by text", "gpurec 0\nname 1 a\n1 Mark name=\"a\"\n2 Mark name=\"b\" note=\"b\"\n3 Mark name=\"\"", "meta\nname 1 \"a\"\nname 2 \"b\"\nname 3 \"\"\npart\n1 Mark name=1\n2 Mark name=2 note=2\n3 Mark name=3\n"},
-		{"peak as used", "gpurec 0\nsample 5 used=3 peak_used=3", "meta\npart\nsample 5 used=3\n"},
-		{"numbers as Go has them", "gpurec 0\n1 Alloc size=0x10 address=16 requested=1_000", "meta\npart\n1 Alloc address=0x10 size=16 requested=1000\n"},
-		{"first part not 0", "gpurec 0\npart 3\n1 Mark\npart", "meta\npart 3\n1 Mark\npart\n"},
-		{"the same definition twice", "gpurec 0\nframe 1 go a 1 b\nframe 1 go \"a\" 1 b", "meta\nframe 1 go \"a\" 1 \"b\"\npart\n"},
+		{"nothing", "gpurec 1", "meta\npart\n"},
+		{"version 0", "gpurec 0\n1 Mark", "meta\npart\n1 Mark\n"},
+		{"comments, blanks, tabs, no quotes, CRLF", "# c\n\n gpurec\t1 # d\r\nname 1 a#b # c\r\n\tname 2 \"#\"#x", "!no space after a quote"},
+		{"comments at the end", "gpurec 1\nname 1 a#b # c \"\n  # d\nmeta host=h", "meta host=\"h\"\nname 1 \"a#b\"\npart\n"},
+		{"growing", "gpurec 1\nmeta ending=growing", "meta ending=\"growing\"\npart\n"},
+		{"the only process", "gpurec 1\nprocess 7\n1 Mark", "meta\nprocess 7\npart\n1 Mark\n"},
+		{"no process", "gpurec 1\n1 Mark process=0", "meta\npart\n1 Mark\n"},
+		{"two processes", "gpurec 1\nprocess 7\nprocess 8\n1 Mark process=8", "meta\nprocess 7\nprocess 8\npart\n1 Mark process=8\n"},
+		{"a process that changes", "gpurec 1\nprocess 7 pid=1\npart\n1 Mark\npart\nprocess 7 pid=2", "meta\nprocess 7 pid=2\npart\n1 Mark\npart\n"},
+		{"layer and class of an api", "gpurec 1\n1 Alloc api=cuMemAllocHost_v2 layer=host class=none", "meta\npart\n1 Alloc api=cuMemAllocHost_v2 class=none\n"},
+		{"names by text", "gpurec 1\nname 1 a\n1 Mark name=\"a\"\n2 Mark name=\"b\" note=\"b\"\n3 Mark name=\"\"", "meta\nname 1 \"a\"\nname 2 \"b\"\nname 3 \"\"\npart\n1 Mark name=1\n2 Mark name=2 note=2\n3 Mark name=3\n"},
+		{"peak as used", "gpurec 1\nsample 5 used=3 peak_used=3", "meta\npart\nsample 5 used=3\n"},
+		{"numbers as Go has them", "gpurec 1\n1 Alloc size=0x10 address=16 requested=1_000", "meta\npart\n1 Alloc address=0x10 size=16 requested=1000\n"},
+		{"first part not 0", "gpurec 1\npart 3\n1 Mark\npart", "meta\npart 3\n1 Mark\npart\n"},
+		{"the same definition twice", "gpurec 1\nframe 1 go a 1 b\nframe 1 go \"a\" 1 b", "meta\nframe 1 go \"a\" 1 \"b\"\npart\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tr, err := fromText(t, c.in)
@@ -126,7 +127,7 @@ func TestTextDefaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := toText(t, tr); got != "gpurec 0\n"+c.want {
+			if got := toText(t, tr); got != "gpurec 1\n"+c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 		})
@@ -134,14 +135,14 @@ func TestTextDefaults(t *testing.T) {
 }
 
 func TestTextErrors(t *testing.T) {
-	const head = "gpurec 0\n"
+	const head = "gpurec 1\n"
 	for _, c := range []struct{ name, in, want string }{
-		{"nothing", "", `line 1: a text twin begins with the line "gpurec 0"`},
+		{"nothing", "", `line 1: a text twin begins with the line "gpurec 1"`},
 		{"no head", "# c\n1 Mark", `line 2: a text twin begins`},
-		{"newer", "gpurec 1", "format version 1 is newer than 0"},
+		{"newer", "gpurec 2", "text twin: format version 2 is newer than 1"},
 		{"negative version", "gpurec -1", "line 1: there is no version -1"},
 		{"no version", "gpurec", "line 1: version is missing"},
-		{"more in the head", "gpurec 0 1", `"1" is more than the line can hold`},
+		{"more in the head", "gpurec 1 1", `"1" is more than the line can hold`},
 		{"unknown line", head + "\nthread 7", `line 3: "thread" is no line of a text twin`},
 		{"unknown kind", head + "1 Malloc", `line 2: unknown kind "Malloc"`},
 		{"no kind", head + "1", "line 2: kind is missing"},

@@ -68,13 +68,15 @@ type textParser struct {
 	fields []field
 }
 
+var errNoHead = fmt.Errorf(`a text twin begins with the line "%s %d"`, textHead, Version)
+
 func (p *textParser) run() error {
 	p.known = NewDefs()
 	for {
 		b, err := p.line()
 		if err == io.EOF {
 			if !p.head {
-				return &SyntaxError{1, errors.New(`a text twin begins with the line "gpurec 0"`)}
+				return &SyntaxError{1, errNoHead}
 			}
 			return nil
 		}
@@ -125,14 +127,14 @@ func (p *textParser) read(s string) (err error) {
 	a := args{fields: p.fields[1:]}
 	if !p.head {
 		if word.value != textHead || word.key != "" {
-			return errors.New(`a text twin begins with the line "gpurec 0"`)
+			return errNoHead
 		}
 		p.head = true
 		v := a.intWord("version", 32)
 		if a.err == nil && v > Version {
 			return &VersionError{"text twin", int(v)}
 		}
-		if a.err == nil && v < 0 {
+		if a.err == nil && v < oldestText {
 			return fmt.Errorf("there is no version %d", v)
 		}
 		return a.end()

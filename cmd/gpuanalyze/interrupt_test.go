@@ -12,7 +12,7 @@ import (
 // Standard input that says no more must not hold up an interrupt, and what was
 // made by then is gone.
 func TestImportInterrupted(t *testing.T) {
-	for _, before := range []string{"", "gpurec 0\npart\n1000 Mark process=1\n"} {
+	for _, before := range []string{"", "gpurec 1\npart\n1000 Mark process=1\n"} {
 		r, w, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)

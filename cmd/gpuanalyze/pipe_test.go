@@ -38,7 +38,7 @@ func TestPipes(t *testing.T) {
 	if err := syscall.Mkfifo("pipe", 0o600); err != nil || files != 8 {
 		t.Fatal(err, files)
 	}
-	if got := gpuanalyze("import", "text", "pipe", "-o", "p.gpurec"); got.code != exitFailed || !strings.Contains(got.stderr, `begins with the line "gpurec 0"`) {
+	if got := gpuanalyze("import", "text", "pipe", "-o", "p.gpurec"); got.code != exitFailed || !strings.Contains(got.stderr, `begins with the line "gpurec 1"`) {
 		t.Errorf("import of a pipe without a writer: %+v", got)
 	}
 	if got := gpuanalyze("import", "text", "/dev/null", "-o", "p.gpurec"); got.code != exitFailed || !strings.Contains(got.stderr, "it is neither a file nor a pipe") {

@@ -11,7 +11,7 @@ import (
 )
 
 // A twin as gpuanalyze writes it. Two processes, two devices, an address with all of its 64 bits, a scope.
-const smallTwin = `gpurec 0
+const smallTwin = `gpurec 1
 meta trace_id="5a" command="./x" start=2026-11-30T10:00:00.000000001Z start_monotonic=1000
 device 0 uuid="GPU-a" name="H200" total=1000 nvml=1
 device 1 uuid="GPU-b" name="H200" total=1000 nvml=0
@@ -128,7 +128,7 @@ func TestTables(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inSmall(t)
-			if err := os.WriteFile("bad.txt", []byte("gpurec 0\n5 Explode\n"), 0o600); err != nil {
+			if err := os.WriteFile("bad.txt", []byte("gpurec 1\n5 Explode\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.CopyFS("copy.gpurec", os.DirFS("small.gpurec")); err != nil {
@@ -140,7 +140,7 @@ func TestTables(t *testing.T) {
 			if err := os.Mkdir("x", 0o700); err != nil {
 				t.Fatal(err)
 			}
-			for name, text := range map[string]string{"number.txt": "gpurec 0\n5 Mark process=x\n", "id.txt": "gpurec 0\nframe 4294967296 python f 1 g\n", "nothing.txt": "gpurec 0\n"} {
+			for name, text := range map[string]string{"number.txt": "gpurec 1\n5 Mark process=x\n", "id.txt": "gpurec 1\nframe 4294967296 python f 1 g\n", "nothing.txt": "gpurec 1\n"} {
 				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}

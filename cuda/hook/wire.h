@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPUREC_VERSION 0x0u
+#define GPUREC_VERSION 0x1u
 #define GPUREC_SLOT_SIZE 0x40u
 #define GPUREC_LANE_HEADER_SIZE 0x1000u
 #define GPUREC_LANE_STRIDE 0x200u

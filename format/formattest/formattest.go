@@ -13,12 +13,12 @@ import (
 	"github.com/gpurec/gpurec/format"
 )
 
-// Text is the trace that a text twin describes. The first line "gpurec 0" may
+// Text is the trace that a text twin describes. The first line "gpurec 1" may
 // be left out.
 func Text(t testing.TB, text string) *format.Trace {
 	t.Helper()
 	if !strings.HasPrefix(strings.TrimSpace(text), "gpurec ") {
-		text = "gpurec 0\n" + text
+		text = "gpurec 1\n" + text
 	}
 	dir := filepath.Join(t.TempDir(), "text.gpurec")
 	if err := format.ReadText(strings.NewReader(text), dir); err != nil {

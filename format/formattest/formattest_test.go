@@ -148,7 +148,7 @@ func (r *recorderT) Errorf(f string, args ...any) {
 
 func TestGoldenFails(t *testing.T) {
 	for _, c := range []struct{ name, file, got string }{
-		{"differs", "built.txt", "gpurec 0\n"},
+		{"differs", "built.txt", "gpurec 1\n"},
 		{"is missing", "none.txt", "x"},
 		{"is empty", "built.txt", ""},
 	} {

@@ -12,7 +12,7 @@ import unittest
 
 import compare
 
-HEAD = "gpurec 0\nprocess 1 pid=1\n"
+HEAD = "gpurec 1\nprocess 1 pid=1\n"
 
 TORCH = """\
 name 1 "moment:a"

@@ -60,7 +60,7 @@ def twin() -> Expected:
     x = Expected()
     out = x.lines
     out += [
-        "gpurec 0",
+        "gpurec 1",
         "meta start=2026-11-30T10:00:00.000000001Z start_monotonic=1000 end_monotonic=99000000 command=python",
         'device 0 uuid="GPU-a" name="H200" total=150754820096 nvml=1',
         'device 1 uuid="GPU-b" name="H200" total=150754820096 nvml=0',
