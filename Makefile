@@ -75,10 +75,9 @@ test-interop: build $(VENV)/ok
 # numbers that PyTorch, CuPy and the driver printed in the same runs.
 test-evidence: build
 	@mkdir -p .build
-	@for pair in torch:train cupy:cupy flavours:flavours; do \
-		name=$${pair#*:}; rm -rf .build/$$name.gpurec; \
-		bin/gpuanalyze import text testdata/h200/$$name.txt.zst -o .build/$$name.gpurec; \
-		bin/gpuanalyze events -q .build/$$name.gpurec > .build/$$name.txt; \
+	@for pair in torch:train torch:steps cupy:cupy flavours:flavours; do \
+		name=$${pair#*:}; \
+		bin/gpuanalyze events -q testdata/h200/$$name.gpurec > .build/$$name.txt; \
 		$(PYTHON) testdata/h200/compare.py $${pair%:*} .build/$$name.txt testdata/h200/$$name.jsonl > .build/$$name.table; \
 		echo "$$name: $$(tail -n 2 .build/$$name.table | head -n 1), against what $${pair%:*} printed on the H200"; \
 	done

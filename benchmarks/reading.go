@@ -22,7 +22,7 @@ func reading(s *suite) error {
 	if s.quick {
 		events = 1_000_000
 	}
-	stream, err := openStream(s.root, s.work)
+	stream, err := openStream(s.root)
 	if err != nil {
 		return err
 	}

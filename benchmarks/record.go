@@ -31,7 +31,7 @@ func (s *suite) runReplay(name string, flags ...string) (r replayed, err error) 
 		return r, err
 	}
 	r.trace = s.fresh(name + ".gpurec")
-	args := []string{"run", "-q", "--sample-interval", "0", "--on-full", "wait", "-o", r.trace, "--", self, "replay", "-root", s.root, "-work", s.work}
+	args := []string{"run", "-q", "--sample-interval", "0", "--on-full", "wait", "-o", r.trace, "--", self, "replay", "-root", s.root}
 	c, err := measure(filepath.Join(s.bin, "gpurec"), append(args, flags...)...)
 	if err != nil {
 		return r, err

@@ -38,14 +38,13 @@ type pushed struct {
 func replay(args []string) error {
 	f := flag.NewFlagSet("replay", flag.ContinueOnError)
 	root := f.String("root", ".", "")
-	work := f.String("work", os.TempDir(), "")
 	events := f.Int("events", 1, "")
 	rate := f.Int("rate", 0, "events a second")
 	idle := f.Duration("idle", 0, "sleep so long afterwards")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	s, err := openStream(*root, *work)
+	s, err := openStream(*root)
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/gpurec/gpurec/format"
 )
 
-// A stream is a recorded training run (testdata/h200/train.txt.zst, or its copy
+// A stream is a recorded training run (testdata/h200/train.gpurec, or its copy
 // in the kit), repeated as often as wanted: real sizes, addresses, stacks,
 // scopes and distances in time, and each repetition ends with nothing live.
 type stream struct {
@@ -23,20 +22,7 @@ type stream struct {
 
 // evidence is where the training trace lies.
 func evidence(root string) string {
-	return filepath.Join(root, "testdata", "h200", "train.txt.zst")
-}
-
-// importTrace makes a trace of the training run's text.
-func importTrace(root, dir string) (*format.Trace, error) {
-	f, err := os.Open(evidence(root))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if err := format.ReadText(f, dir); err != nil {
-		return nil, err
-	}
-	return format.Open(dir)
+	return filepath.Join(root, "testdata", "h200", "train.gpurec")
 }
 
 // key is how an allocation of the training run is found again by its free.
@@ -46,13 +32,8 @@ type key struct {
 	object  uint64
 }
 
-func openStream(root, work string) (*stream, error) {
-	dir, err := os.MkdirTemp(work, "stream-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	t, err := importTrace(root, filepath.Join(dir, "t.gpurec"))
+func openStream(root string) (*stream, error) {
+	t, err := format.Open(evidence(root))
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ cp bin/gpurec bin/gpuanalyze "$kit/bin/"
 "$kit/bin/benchmarks" -root . -tools "$kit/tools" -build
 cp benchmarks/c/stack.py "$kit/benchmarks/c/"
 cp benchmarks/gpu/*.py benchmarks/gpu/torch.cpp "$kit/benchmarks/gpu/"
-cp testdata/h200/train.txt.zst "$kit/testdata/h200/"
+cp -r testdata/h200/train.gpurec "$kit/testdata/h200/"
 cat >"$kit/run" <<'RUN'
 #!/bin/bash
 # Measures everything, under 8 minutes; further arguments as of bin/benchmarks

@@ -13,19 +13,9 @@ import (
 // the same runs. testdata/h200/README.md says how they were made.
 const h200 = "../../testdata/h200"
 
-// imported makes a trace of a text twin recorded on the H200.
-func imported(t *testing.T, name string) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), name+".gpurec")
-	if code, _, stderr := command1(t, "import", "text", filepath.Join(h200, name+".txt.zst"), "-o", dir); code != 0 {
-		t.Fatalf("import: exit %d\n%s", code, stderr)
-	}
-	return dir
-}
-
 func TestReportsOfH200(t *testing.T) {
 	for _, name := range []string{"train", "cupy", "flavours"} {
-		dir := imported(t, name)
+		dir := filepath.Join(h200, name+".gpurec")
 		for _, row := range []struct {
 			report string
 			args   []string
@@ -55,7 +45,7 @@ func TestReportsOfH200(t *testing.T) {
 // TestLinesOfH200AreCuPys: what CuPy's own LineProfileHook printed on the H200
 // in the same run is what lines --scope prints, to the character.
 func TestLinesOfH200AreCuPys(t *testing.T) {
-	dir := imported(t, "cupy")
+	dir := filepath.Join(h200, "cupy.gpurec")
 	formattest.Each(t, h200+"/cupy/*.txt", func(t *testing.T, path string) {
 		want, err := os.ReadFile(path)
 		if err != nil {

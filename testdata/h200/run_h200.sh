@@ -8,7 +8,7 @@
 # Leaves in $OUT:
 #   log.txt        everything, in order
 #   tables.txt     the comparisons; the last line says how many differ
-#   train.txt.zst cupy.txt.zst flavours.txt.zst   traces as text twins (.gz where there is no zstd)
+#   train.gpurec cupy.gpurec flavours.gpurec steps.gpurec, and the .jsonl of each
 #   reports.tar.gz what the programs printed, and the reports of the three traces
 # Exit: 0 when every comparison agrees.
 set -u
@@ -52,13 +52,12 @@ compare() {
 	[ "${PIPESTATUS[0]}" = 0 ] || failed=$((failed + 1))
 }
 
-# keep NAME: the text twin, compressed.
+# keep NAME [AS]: the trace, and what the program printed.
 keep() {
-	if command -v zstd >/dev/null; then
-		zstd -q -f -19 -o "$OUT/$1.txt.zst" "$W/$1.txt"
-	else
-		gzip -9 <"$W/$1.txt" >"$OUT/$1.txt.gz"
-	fi
+	rm -rf "$OUT/${2:-$1}.gpurec"
+	cp -r "$W/$1.gpurec" "$OUT/${2:-$1}.gpurec"
+	chmod -R u=rwX,go=rX "$OUT/${2:-$1}.gpurec"
+	cp "$R/$1.jsonl" "$OUT/${2:-$1}.jsonl"
 }
 
 reports() {
@@ -106,9 +105,11 @@ for kind in static shared; do
 	run flavours-$kind "$W/flavours-$kind"
 	compare flavours "$W/flavours-$kind.txt" "$R/flavours-$kind.jsonl"
 done
-cp "$W/flavours-static.txt" "$W/flavours.txt"
 
-# The short one to keep: the same program, fewer steps.
+# Two to keep: the same program with fewer steps, and one of a size at which
+# the bytes of an event can be measured.
+run steps python3 $H/train.py --layers 12 --steps 105
+compare torch "$W/steps.txt" "$R/steps.jsonl"
 run train python3 $H/train.py --steps 20
 compare torch "$W/train.txt" "$R/train.jsonl"
 reports train
@@ -118,7 +119,8 @@ reports flavours-static
 say "keep"
 keep train
 keep cupy
-keep flavours
+keep flavours-static flavours
+keep steps
 tar -C "$W" -czf "$OUT/reports.tar.gz" reports
 du -sh "$W"/*.gpurec "$OUT"/*
 echo "$failed step(s) failed or differ" | tee -a "$OUT/tables.txt"
