@@ -5,6 +5,7 @@
 //	segments.go  Tracker, Pool: the sums of each pool, in step with the fold
 //	mapped.go    segments made of mappings (VMM)
 //	layout.go    Layout: blocks and holes of each segment at a moment
+//	pins.go      Pins: which blocks keep how much from being given back
 //
 //	driver   |------- segment -------|      |-- segment --|
 //	pool     |block|  hole  |block|hole|    |    hole     |

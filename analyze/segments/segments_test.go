@@ -49,13 +49,19 @@ func follow(t *testing.T, tr *format.Trace, after func(p *analyze.Pass, t *Track
 func last(t *testing.T, text string) []*Segment {
 	t.Helper()
 	var out []*Segment
+	var sums Sums
 	follow(t, formattest.Text(t, text), func(_ *analyze.Pass, tr *Tracker, _ *format.Event) {
 		if ps := tr.Pools(); len(ps) == 1 {
 			out = tr.Layout(ps[0].Owner)
+			sums = ps[0].Sums
 		} else {
-			out = nil
+			out, sums = nil, Sums{}
 		}
 	})
+	want := Total(out)
+	if sums.Count, want.Count = 0, 0; sums != want { // a segment may be several mappings
+		t.Errorf("sums %+v, layout %+v", sums, want)
+	}
 	return out
 }
 

@@ -64,33 +64,9 @@ func (a *Answer) endFailures(p *analyze.Pass) {
 		for i := len(f.scopes) - 1; i >= 0; i-- {
 			f.Scope = append(f.Scope, p.Defs.Name(f.scopes[i]))
 		}
-		f.LiveThen = fmt.Sprintf("gpuanalyze lines --at %s %s", moment(f.LargestAt), word(p.Trace.Path()))
+		f.LiveThen = fmt.Sprintf("gpuanalyze lines --at %s %s", analyze.Exactly(f.LargestAt), analyze.Word(p.Trace.Path()))
 	}
 	a.t.Failures = a.order
-}
-
-// moment is a TIME to the nanosecond: what is printed for people may be rounded
-// to before the event.
-func moment(ns int64) string {
-	sign := ""
-	if ns < 0 {
-		sign, ns = "-", -ns
-	}
-	return sign + strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9), "0"), ".") + "s"
-}
-
-// word is s as a shell reads it as one word.
-func word(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./+,:@%=", r)
-	}
-	if strings.HasPrefix(s, "-") { // no option
-		s = "./" + s
-	}
-	if s != "" && strings.TrimLeftFunc(s, plain) == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // words are what is said of f: how often and why, then the largest.

@@ -136,20 +136,6 @@ live then: gpuanalyze lines --at 1.200000004s small.gpurec`
 	}
 }
 
-// The command can be pasted: any path is one word, any moment that event's.
-func TestCommand(t *testing.T) {
-	for in, want := range map[string]string{"a/b-1.gpurec": "a/b-1.gpurec", "my run": "'my run'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "": "''", "-q": "./-q"} {
-		if got := word(in); got != want {
-			t.Errorf("%q is %s, want %s", in, got, want)
-		}
-	}
-	for in, want := range map[int64]string{0: "0s", 1: "0.000000001s", 100e9: "100s", 1500000000: "1.5s", -1: "-0.000000001s"} {
-		if got := moment(in); got != want {
-			t.Errorf("%d is %s, want %s", in, got, want)
-		}
-	}
-}
-
 // What a process holds when it ends is not lost with it, and is of the layer
 // that is used of it.
 func TestLiveAtEnd(t *testing.T) {

@@ -45,6 +45,7 @@ func commands() []*command {
 		timelineCommand(),
 		contextsCommand(),
 		devicesCommand(),
+		oomCommand(),
 		leaksCommand(),
 		diffCommand(),
 		eventsCommand(),
