@@ -62,20 +62,32 @@ EXPORT void gpurec_pool_leave(void)
 		gpurec_tls.pool--;
 }
 
-/* What an alloc and a free say alike: e and c have the rest. */
-static void pool(gpurec_event e, gpurec_call c, int32_t device, int32_t skip)
+/* Inlined into both: a record handed on by value would be copied, see gpurec_record. */
+static inline __attribute__((always_inline)) void pool(unsigned kind, uint32_t flags, uint32_t api, int32_t device, uint64_t address,
+                                                       uint64_t object, int64_t requested, int64_t size, int64_t duration, int32_t status,
+                                                       int32_t skip)
 {
 	struct thread *t = gpurec_enter();
 	if (t == NULL)
 		return;
-	bool driver = e.api == GPUREC_API_CUPY_ALLOC || e.api == GPUREC_API_GO_ALLOC || e.api == GPUREC_API_GO_FREE;
-	e.layer = driver ? GPUREC_LAYER_DRIVER : GPUREC_LAYER_POOL;
-	e.class = GPUREC_CLASS_DEVICE;
-	e.device = gpurec_device(t, device, false);
-	e.stack = gpurec_stack(t, skip);
-	struct record *r = gpurec_record(t, 2, e.kind == GPUREC_KIND_ALLOC);
-	r->e = e;
-	r->c = c;
+	bool driver = api == GPUREC_API_CUPY_ALLOC || api == GPUREC_API_GO_ALLOC || api == GPUREC_API_GO_FREE;
+	int16_t where = gpurec_device(t, device, false);
+	uint64_t stack = gpurec_stack(t, skip);
+	struct record *r = gpurec_record(t, 2, kind == GPUREC_KIND_ALLOC);
+	r->e = (gpurec_event){
+		.kind = (uint8_t)kind,
+		.layer = driver ? GPUREC_LAYER_DRIVER : GPUREC_LAYER_POOL,
+		.class = GPUREC_CLASS_DEVICE,
+		.flags = (uint16_t)flags,
+		.api = (uint16_t)api,
+		.device = where,
+		.stack = stack,
+		.address = address,
+		.size = size,
+		.a = requested,
+		.b = object,
+	};
+	r->c = (gpurec_call){.duration = duration, .free = -1, .status = status};
 	gpurec_publish(t, r, 2);
 	gpurec_leave();
 }
@@ -87,20 +99,13 @@ EXPORT void gpurec_pool_alloc(uint32_t api, int32_t device, uint64_t address, ui
 		flags |= api == GPUREC_API_CUPY_ALLOC ? GPUREC_FLAG_INPOOL : GPUREC_FLAG_NESTED;
 	if (api == GPUREC_API_CUPY_ALLOC)
 		flags |= GPUREC_FLAG_ECHO;
-	gpurec_event e = {
-		.kind = status == 0 ? GPUREC_KIND_ALLOC : GPUREC_KIND_ALLOC_FAILED,
-		.flags = (uint16_t)flags,
-		.api = (uint16_t)api,
-		.address = address,
-		.size = size > 0 || status != 0 ? size : 0, /* the reader closes a lane with less; a program may say anything */
-		.a = requested,
-		.b = object,
-	};
-	pool(e, (gpurec_call){.duration = duration_ns, .free = -1, .status = status}, device, skip_frames);
+	if (status == 0 && size < 0)
+		size = 0; /* the reader closes a lane that says so; a program may say anything */
+	pool(status == 0 ? GPUREC_KIND_ALLOC : GPUREC_KIND_ALLOC_FAILED, flags, api, device, address, object, requested, size, duration_ns, status,
+	     skip_frames);
 }
 
 EXPORT void gpurec_pool_free(uint32_t api, int32_t device, uint64_t address, uint64_t object, int32_t skip_frames)
 {
-	gpurec_event e = {.kind = GPUREC_KIND_FREE, .api = (uint16_t)api, .address = address, .size = -1, .a = -1, .b = object};
-	pool(e, (gpurec_call){.duration = -1, .free = -1}, device, skip_frames);
+	pool(GPUREC_KIND_FREE, 0, api, device, address, object, -1, -1, -1, 0, skip_frames);
 }

@@ -39,19 +39,23 @@ bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size)
 	slot->address = address;
 	slot->size = size;
 	slot->stack = c->r.e.stack;
-	c->start = gpurec_now();
-	__atomic_store_n(&slot->since, c->start, __ATOMIC_RELEASE);
 	return true;
+}
+
+/* The last before the real call: with a time, the lane's call slot counts. */
+static void starts(struct call *c, uint64_t now)
+{
+	c->start = now;
+	__atomic_store_n(&c->t->lane->call.since, now, __ATOMIC_RELEASE);
+	errno = c->err;
 }
 
 /* Just before a real call that takes memory. */
 void call_go(struct call *c)
 {
-	if (c->t->ndefs > 0) {
+	if (c->t->ndefs > 0)
 		gpurec_publish_defs(c->t);
-		c->start = gpurec_now();
-	}
-	errno = c->err;
+	starts(c, gpurec_now());
 }
 
 void call_end(struct call *c)
@@ -95,9 +99,7 @@ void call_give(struct call *c)
 {
 	c->r.e.size = c->r.e.kind == GPUREC_KIND_UNMAP ? c->r.e.size : -1; /* replay knows what the address holds */
 	c->r.e.a = -1;
-	if (gpurec_publish_copy(c->t, &c->r, 2, 0))
-		c->start = c->r.e.time;
-	errno = c->err;
+	starts(c, gpurec_publish_copy(c->t, &c->r, 2, 0) ? c->r.e.time : gpurec_now());
 }
 
 /* After it. At exit the driver is gone before PyTorch frees: nothing is live then. */
