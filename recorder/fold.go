@@ -8,8 +8,9 @@ import (
 	"github.com/gpurec/gpurec/recorder/ring"
 )
 
-// pageRows is how many events gather before write gets them: about 1 MB.
-const pageRows = 4096
+// pageRows is how many events gather before write gets them: few enough that
+// they are still in a cache when write takes them.
+const pageRows = 1024
 
 // An ask is a View that waits until everything before at is folded.
 type ask struct {
@@ -27,7 +28,7 @@ type fold struct {
 	order order
 	lanes []*lane
 	page  *page
-	spare chan *page // emptied by write
+	spare spare
 
 	until  format.Time // the watermark
 	last   format.Time // of the latest event
@@ -52,7 +53,6 @@ func newFold(s *Session) *fold {
 		in:    newInterner(),
 		state: live.New(),
 		page:  newPage(),
-		spare: make(chan *page, cap(s.pages)+2), // as many as can be under way
 		rows:  map[format.ProcessID]*process{},
 		byPID: map[int32]*process{},
 		// Readings come after all lanes at equal times.
@@ -202,24 +202,30 @@ func (f *fold) merge() {
 		if h == nil || h.time >= f.until && f.until != 1<<63-1 {
 			return
 		}
-		f.pass(h.lane)
+		f.pass(h.lane, f.order.others(f.until))
 		f.order.advance()
-		if len(f.page.events) >= pageRows {
-			f.handOver()
-		}
 	}
 }
 
-// pass passes on the head of a lane and takes it off the queue.
-func (f *fold) pass(l *lane) {
+// pass passes on the head of a lane, and what follows it there before the others'
+// heads, and takes it off the queue.
+func (f *fold) pass(l *lane, others format.Time) {
 	q := &l.fold
 	p := &q.queue[q.head]
 	switch p.kind {
 	case pieceRecords:
-		r, rest := ring.Next(p.records)
-		f.record(l, r, p.dropped)
-		if p.records = skipDefinitions(rest); len(p.records) > 0 {
-			return
+		for {
+			r, rest := ring.Next(p.records)
+			f.record(l, r, p.dropped)
+			if len(f.page.events) >= pageRows {
+				f.handOver()
+			}
+			if p.records = skipDefinitions(rest); len(p.records) == 0 {
+				break
+			}
+			if ring.Record(p.records).Time() >= others {
+				return
+			}
 		}
 		f.s.release(p.buffer)
 	case pieceBegin:
@@ -352,11 +358,7 @@ func (f *fold) handOver() {
 		return
 	}
 	f.s.pages <- f.page
-	select {
-	case f.page = <-f.spare:
-	default:
-		f.page = newPage()
-	}
+	f.page = f.spare.take()
 }
 
 // rotationDue: a part is full or old, and its events are worth a checkpoint:

@@ -97,6 +97,15 @@ func (o *order) peek() *head {
 	return &o.heap[0]
 }
 
+// others is the time of the first head of all lanes but the first, or limit if
+// that is earlier.
+func (o *order) others(limit format.Time) format.Time {
+	for _, h := range o.heap[1:min(len(o.heap), 3)] {
+		limit = min(limit, h.time)
+	}
+	return limit
+}
+
 // advance is called after the first lane's head was passed on and taken off its
 // queue: the lane moves to where its next head belongs, or leaves.
 func (o *order) advance() {

@@ -107,7 +107,7 @@ func Start(opt Options) (*Session, error) {
 		opt:      opt,
 		stop:     make(chan struct{}),
 		rounds:   make(chan *round, 8),
-		pages:    make(chan *page, 16),
+		pages:    make(chan *page, 64),
 		asks:     make(chan ask, 16),
 		folded:   make(chan struct{}),
 		done:     make(chan struct{}),

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,32 @@ func (p *page) reset() {
 	clear(p.names)
 	*p = page{frames: p.frames[:0], stacks: p.stacks[:0], names: p.names[:0], processes: p.processes[:0], devices: p.devices[:0],
 		events: p.events[:0], samples: p.samples[:0]}
+}
+
+// A spare is the pages that write has emptied. The latest is used first: it is in
+// a cache still.
+type spare struct {
+	mu    sync.Mutex
+	pages []*page
+}
+
+func (s *spare) put(p *page) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pages = append(s.pages, p)
+}
+
+func (s *spare) take() *page {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.pages) - 1
+	if n < 0 {
+		return newPage()
+	}
+	p := s.pages[n]
+	s.pages[n] = nil
+	s.pages = s.pages[:n]
+	return p
 }
 
 // write is the goroutine that encodes and compresses. What it has is on the disk
@@ -132,10 +159,7 @@ func (w *write) page(p *page) {
 		w.check(w.rows(p))
 	}
 	p.reset()
-	select {
-	case w.s.fold.spare <- p:
-	default:
-	}
+	w.s.fold.spare.put(p)
 }
 
 func (w *write) rows(p *page) error {

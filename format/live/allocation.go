@@ -134,9 +134,17 @@ func (s *State) slot() int32 {
 // end takes allocation i out of the live set, because of e.
 func (s *State) end(p *Process, i int32, e *format.Event) {
 	a := &s.allocs[i]
-	if !s.index.removeSlot(keyOf(&a.Event), i) && len(s.orphans) > 0 {
+	if at, named := s.index.look(keyOf(&a.Event)); named == i {
+		s.index.empty(at)
+	} else if len(s.orphans) > 0 {
 		delete(s.orphans, orphanKeyOf(a))
 	}
+	s.endNameless(p, i, e)
+}
+
+// endNameless is end of an allocation that the index does not name any more.
+func (s *State) endNameless(p *Process, i int32, e *format.Event) {
+	a := &s.allocs[i]
 	s.unlink(p, i)
 	if a.Counted {
 		s.move(p, a, -a.Bytes())
@@ -151,13 +159,14 @@ func (s *State) end(p *Process, i int32, e *format.Event) {
 func (s *State) freed(e *format.Event) {
 	p := s.process(e.Process)
 	k := keyOf(e)
-	i, ok := s.index.get(k)
-	if !ok {
+	at, i := s.index.look(k)
+	if i == none {
 		s.unknownFree(p, k)
 		return
 	}
 	s.ended.put(k, &s.allocs[i])
-	s.end(p, i, e)
+	s.index.empty(at)
+	s.endNameless(p, i, e)
 }
 
 // unknownFree counts a free of what is not live. Null is legal to free and
