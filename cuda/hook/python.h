@@ -48,13 +48,18 @@ struct interpreter {
 };
 extern struct interpreter gpurec_interpreter;
 
-/* From now on stacks are walked, in this version's layout. */
-void gpurec_walk_choose(uint16_t version);
+/* From now on stacks are walked, in the layout of this version, which is one of the table. */
+void gpurec_walk_choose(uint16_t python);
 
 /* A str's bytes; the unit is 0 for what is no compact str. */
 INLINE const char *str_data(const struct layout *l, const char *s, uint64_t *bytes, unsigned *unit)
 {
 	uint32_t state = FIELD(uint32_t, s, STR_STATE);
+	if (likely((state & 0x7c) == 0x64)) { /* compact and ASCII, as nearly all are */
+		*unit = 1;
+		*bytes = FIELD(uint64_t, s, STR_LENGTH);
+		return s + l->str_ascii;
+	}
 	*unit = state >> 2 & 7;
 	*bytes = 0;
 	if (!(state & 0x20) || (*unit != 1 && *unit != 2 && *unit != 4)) {

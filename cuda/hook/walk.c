@@ -14,13 +14,14 @@
 
 typedef unsigned __int128 wide;
 
-/* Two numbers for each place in a stack, from a fixed seed: every thread's hashes agree. */
-static uint64_t noise[2 * GPUREC_MAX_FRAMES];
+/* Two numbers for each pair of words, from a fixed seed: every thread's hashes agree. */
+enum { MOST_PAIRS = 4 }; /* of a frame */
+static uint64_t noise[2 * MOST_PAIRS * GPUREC_MAX_FRAMES];
 
-static void make_noise(void)
+static void make_noise(unsigned n)
 {
 	uint64_t s = 0;
-	for (unsigned i = 0; i < sizeof noise / sizeof noise[0]; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		uint64_t z = s += 0x9e3779b97f4a7c15ull; /* splitmix64 */
 		z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
 		z = (z ^ z >> 27) * 0x94d049bb133111ebull;
@@ -82,11 +83,11 @@ INLINE uint64_t name_hash(const struct layout *l, const char *name)
  * What names a code object of 3.9 to 3.11. Its address alone is reused once it is
  * freed (exec, lambdas, compiled graphs), and so are those of its strings:
  * trusting them was wrong for up to 99.99 % of reused objects when tried. The
- * content that tells them apart is hashed (0 of 300,000 wrong): the name, length
+ * content that tells them apart is summed (0 of 300,000 wrong): the name, length
  * and last 16 bytes of the file name, the first line, length and first 16 bytes
- * of the line table.
+ * of the line table; and with them the place in it, if it is a frame's.
  */
-INLINE uint64_t content_key(const struct layout *l, const char *code)
+INLINE wide content(const struct layout *l, const char *code, uint32_t at, const uint64_t *eight)
 {
 	uint64_t n;
 	unsigned unit;
@@ -96,26 +97,38 @@ INLINE uint64_t content_key(const struct layout *l, const char *code)
 	uint64_t size = FIELD(uint64_t, table, BYTES_SIZE), some = size < 16 ? size : 16;
 	struct words file = before(end, n), first = before(table + BYTES_DATA + some, some);
 
-	wide sum = product(noise, (uintptr_t)code, name_hash(l, POINTER(code, l->co_name)));
-	sum += product(noise + 2, file.a, file.b);
-	sum += product(noise + 4, first.a, first.b);
-	sum += product(noise + 6, n << 32 | FIELD(uint32_t, code, l->co_firstline), size);
-	return folded(sum, 0);
+	wide sum = product(eight, (uintptr_t)code, name_hash(l, POINTER(code, l->co_name)));
+	sum += product(eight + 2, file.a, file.b);
+	sum += product(eight + 4, first.a, first.b);
+	sum += product(eight + 6, n << 32 | FIELD(uint32_t, code, l->co_firstline), size << 32 | at);
+	return sum;
 }
 
+static __attribute__((noinline)) uint64_t content_key(const struct layout *l, const char *code) { return folded(content(l, code, 0, noise), 0); }
+
 /* From 3.12 on a code object has a version of its own; 0: the counter ran over. */
-INLINE uint32_t version(const struct layout *l, const char *code)
+INLINE uint64_t version(const struct layout *l, const char *code)
 {
 	return l->co_version >= 0 ? FIELD(uint32_t, code, l->co_version) : 0;
 }
 
-static __attribute__((noinline)) uint64_t unversioned_key(const struct layout *l, const char *code) { return content_key(l, code); }
-
 static uint64_t code_key(const struct layout *l, const char *code)
 {
-	uint32_t v = version(l, code);
-	return v ? gpurec_mix(gpurec_mix(1, (uintptr_t)code), v) : unversioned_key(l, code);
+	uint64_t v = version(l, code);
+	return v ? gpurec_mix(gpurec_mix(1, (uintptr_t)code), v) : content_key(l, code);
 }
+
+/* A frame's part of its stack's sum. */
+INLINE wide part(const struct layout *l, const char *code, uint32_t at, const uint64_t *its)
+{
+	if (l->co_version < 0)
+		return content(l, code, at, its);
+	uint64_t v = version(l, code);
+	return product(its, likely(v != 0) ? (uintptr_t)code : content_key(l, code), v << 32 | at);
+}
+
+/* The pairs of words in that. */
+INLINE unsigned pairs(const struct layout *l) { return l->co_version < 0 ? MOST_PAIRS : 1; }
 
 /* ---- walking ------------------------------------------------------------------ */
 
@@ -181,24 +194,20 @@ INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
 		return 0;
 
 	wide sum = 0;
-	const uint64_t *two = noise, *end = noise + 2 * max;
+	const uint64_t *its = noise, *end = noise + 2 * pairs(l) * max;
 	unsigned left = WALK_MOST;
 	do {
 		if (likely(counts(l, f, &code, &at))) {
-			if (two == end)
+			if (its == end)
 				break;
-			uint64_t v = version(l, code);
-			if (likely(v != 0))
-				sum += product(two, (uintptr_t)code, v << 32 | (uint32_t)at);
-			else
-				sum += product(two, l->co_version < 0 ? content_key(l, code) : unversioned_key(l, code), (uint32_t)at);
-			two += 2;
+			sum += part(l, code, (uint32_t)at, its);
+			its += 2 * pairs(l);
 		}
 		f = POINTER(f, l->f_previous);
 	} while (f != NULL && --left > 0);
-	if (two == noise)
+	if (its == noise)
 		return 0;
-	uint64_t h = folded(sum, (uint64_t)(two - noise) + (f != NULL));
+	uint64_t h = folded(sum, (uint64_t)(its - noise) + (f != NULL));
 	return h ? h : 1;
 }
 
@@ -211,12 +220,13 @@ static walk_fn *const walks[] = {walk_0, walk_1, walk_2, walk_3, walk_4, walk_5}
 _Static_assert(sizeof walks / sizeof walks[0] == sizeof layouts / sizeof layouts[0], "a walk for each layout");
 static walk_fn *walk; /* NULL: no stacks */
 
-void gpurec_walk_choose(uint16_t version)
+void gpurec_walk_choose(uint16_t python)
 {
-	make_noise();
-	for (unsigned i = 0; i < sizeof walks / sizeof walks[0]; i++)
-		if (layouts[i].version == version)
-			__atomic_store_n(&walk, walks[i], __ATOMIC_RELEASE);
+	unsigned i = 0;
+	while (layouts[i].version != python)
+		i++;
+	make_noise(2 * pairs(&layouts[i]) * GPUREC_MAX_FRAMES);
+	__atomic_store_n(&walk, walks[i], __ATOMIC_RELEASE);
 }
 
 uint64_t gpurec_python_hash(unsigned max, int skip)

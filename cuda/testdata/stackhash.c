@@ -3,6 +3,9 @@
  * layout of CPython's, and counts how many hashes are another stack's as well.
  * The families are those that a weak sum or chain confuses: the same frames in
  * another order, prefixes and suffixes, recursion, neighbours in memory.
+ *
+ * Usage: stackhash 11|12 MOST: Python 3.11 or 3.12, of words and orders of so
+ * many frames.
  */
 #include "walk.c"
 
@@ -12,11 +15,11 @@
 struct interpreter gpurec_interpreter;
 uint64_t gpurec_text_hash(const void *text, size_t bytes, unsigned unit) { return (uintptr_t)text + bytes + unit; }
 
-#define LAYOUT (&layouts[3]) /* 3.12 */
+static const struct layout *l;
 enum { CODES = 512, CODE = 208, FRAME = 88, MOST = 11 << 20 };
 
 static _Alignas(16) char codes[CODES][CODE], frames[GPUREC_MAX_FRAMES][FRAME], state[64];
-static char *cframe[1];
+static char cframe[16], name[64], file[64], table[64];
 static const char type[16];
 static uint64_t *hashes;
 static unsigned made;
@@ -28,14 +31,14 @@ static void *this_state(void) { return state; }
 /* One frame, the i-th from the innermost. */
 static void frame(unsigned i, unsigned code, unsigned at)
 {
-	put(frames[i] + LAYOUT->f_code, codes[code]);
-	put(frames[i] + LAYOUT->f_instruction, codes[code] + LAYOUT->co_bytecode + at);
-	put(frames[i] + LAYOUT->f_previous, i + 1 < GPUREC_MAX_FRAMES ? frames[i + 1] : NULL);
+	put(frames[i] + l->f_code, codes[code]);
+	put(frames[i] + l->f_instruction, codes[code] + l->co_bytecode + at);
+	put(frames[i] + l->f_previous, i + 1 < GPUREC_MAX_FRAMES ? frames[i + 1] : NULL);
 }
 
 static uint64_t hash(unsigned depth)
 {
-	put(frames[depth - 1] + LAYOUT->f_previous, NULL);
+	put(frames[depth - 1] + l->f_previous, NULL);
 	return gpurec_python_hash(GPUREC_MAX_FRAMES, 0);
 }
 
@@ -46,10 +49,10 @@ static void stack(unsigned depth)
 	hashes[made++] = hash(depth);
 }
 
-/* All words of two frames, up to 20 of them. */
-static void words(unsigned base)
+/* All words of two frames, up to so many of them. */
+static void words(unsigned base, unsigned most)
 {
-	for (unsigned n = 1; n <= 20; n++)
+	for (unsigned n = 1; n <= most; n++)
 		for (unsigned w = 0; w < 1u << n; w++) {
 			for (unsigned i = 0; i < n; i++)
 				frame(i, base + (w >> i & 1), 64);
@@ -83,13 +86,15 @@ static void instructions(unsigned base)
 	}
 }
 
-/* One address, another code object each time: in the middle of a stack. */
-static void versions(unsigned base)
+/* One address, another code object each time, in the middle of a stack: known by
+ * its version, or by its content, here the first line. */
+static void reuse(unsigned base)
 {
+	int16_t differs = l->co_version >= 0 ? l->co_version : l->co_firstline;
 	for (unsigned i = 0; i < 3; i++)
 		frame(i, base + i, 64);
 	for (uint32_t v = 2000; v < 2000 + 2000000; v++) {
-		put32(codes[base + 1] + LAYOUT->co_version, v);
+		put32(codes[base + 1] + differs, v);
 		stack(3);
 	}
 }
@@ -136,23 +141,40 @@ static int order(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-int main(void)
+/* A code object with a name, a file and a line table, which all share. */
+static void code(unsigned i)
 {
+	if (l->co_version >= 0)
+		put32(codes[i] + l->co_version, i + 1);
+	put(codes[i] + l->co_name, name);
+	put(codes[i] + l->co_filename, file);
+	put(codes[i] + l->co_linetable, table);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3)
+		return 2;
+	int python = atoi(argv[1]), most = atoi(argv[2]);
+	l = &layouts[python - 9];
+	put32(file + STR_STATE, 0x64); /* compact, ASCII, of 10 characters */
+	put32(file + STR_LENGTH, 10);
+	put32(table + BYTES_SIZE, 20);
 	hashes = malloc(MOST * sizeof *hashes);
-	gpurec_interpreter = (struct interpreter){LAYOUT, this_state, type, type};
-	put(state + LAYOUT->ts_frame, cframe);
-	put((char *)cframe, frames[0]);
+	gpurec_interpreter = (struct interpreter){l, this_state, type, type};
+	put(state + l->ts_frame, cframe);
+	put(cframe + l->cframe_frame, frames[0]);
 	for (unsigned i = 0; i < CODES; i++)
-		put32(codes[i] + LAYOUT->co_version, i + 1);
-	gpurec_walk_choose(LAYOUT->version);
+		code(i);
+	gpurec_walk_choose(l->version);
 
 	unsigned ten[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-	words(0);
-	orders(ten, 0, 10, 10);
+	words(0, 2 * (unsigned)most);
+	orders(ten, 0, (unsigned)most, 10);
 	instructions(30);
 	recursion(40);
 	changes(300);
-	versions(400);
+	reuse(400);
 
 	qsort(hashes, made, sizeof *hashes, order);
 	unsigned same = 0, ones[64] = {0};
