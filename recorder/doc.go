@@ -16,6 +16,7 @@
 //	nest.go       which scope is a thread's innermost
 //	write.go      pages to format.Writer
 //	launch.go     a command, its signals and its status     spawn.go    its fork and exec
+//	late.go       a source that takes a while to open
 //	sweep.go      what killed recorders left
 //	witness.go    was a signal meant for all?    outlive.go  who is left at its end
 //	open.go       a Go program that records itself       gostack.go its stacks

@@ -149,6 +149,9 @@ func (d *drain) turn() {
 	lanes := d.nextLane
 	met := d.meet()
 	d.laggard, d.fullest, d.newborn = nil, 0, d.nextLane != lanes
+	if d.newborn {
+		d.s.late.laneCame()
+	}
 	for _, l := range d.lanes {
 		if l.incomplete && (d.laggard == nil || l.bound < d.laggard.bound) {
 			d.laggard = l

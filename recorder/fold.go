@@ -39,6 +39,8 @@ type fold struct {
 	rows   map[format.ProcessID]*process
 	byPID  map[int32]*process // the latest of a pid
 	source *lane              // readings, as a lane of their own
+	knows  bool               // the devices of the late source
+	waited bool               // for them
 	top    [4]holders         // by layer
 
 	part        int
@@ -73,6 +75,27 @@ func newFold(s *Session) *fold {
 	return f
 }
 
+// know takes in the devices of the late source, once they are known; before the
+// first lane they are waited for.
+func (f *fold) know(lanes bool) {
+	late := f.s.late
+	if late == nil || f.knows {
+		return
+	}
+	if lanes && !f.waited {
+		late.await(false)
+		f.waited = true
+	}
+	select {
+	case <-late.known:
+		f.knows = true
+		for _, d := range late.rows {
+			f.device(d)
+		}
+	default:
+	}
+}
+
 // run is fold's loop:
 //
 //	1 take a round: readings, new lanes, definitions, records, ends
@@ -100,6 +123,7 @@ func (f *fold) run() {
 }
 
 func (f *fold) round(r *round) {
+	f.know(len(r.born) > 0)
 	for _, reading := range f.s.takeReadings() {
 		f.order.add(f.source, piece{kind: pieceReading, time: reading.Time, read: reading})
 	}

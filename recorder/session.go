@@ -34,6 +34,7 @@ type Options struct {
 	RotateSize  int64         // bytes of a part after which the next begins; 0 never
 	RotateEvery time.Duration // age of a part after which the next begins; 0 never
 	Sources     []Source
+	Late        Late              // one more source, which is not waited for
 	SocketDir   string            // where to make the socket's directory; default the user's runtime directory, else a temporary one
 	QueueBytes  int64             // records copied and not yet folded, at most; default 64 MiB
 	Say         func(text string) // one sentence each, for the user; default none
@@ -80,6 +81,7 @@ type Session struct {
 
 	readings []*format.Reading // not yet fold's, under mu
 	sources  sync.WaitGroup
+	late     *latecomer
 	cancel   context.CancelFunc
 
 	fold  *fold
@@ -113,6 +115,7 @@ func Start(opt Options) (*Session, error) {
 		done:     make(chan struct{}),
 		broken:   make(chan struct{}),
 		statuses: map[int32]int32{},
+		late:     newLatecomer(opt.Late),
 	}
 	if opt.Wait {
 		s.onFull = 1
@@ -141,7 +144,7 @@ func Start(opt Options) (*Session, error) {
 		syscall.Close(s.wakes[1])
 		return nil, err
 	}
-	s.write = &write{s: s, w: w}
+	s.write = &write{s: s, w: w, learned: make(chan func(*format.Meta), 1)}
 	s.fold = newFold(s)
 	go d.run()
 	go s.fold.run()
@@ -150,7 +153,14 @@ func Start(opt Options) (*Session, error) {
 	s.cancel = cancel
 	for _, src := range opt.Sources {
 		s.sources.Add(1)
-		go s.read(ctx, src)
+		go func() {
+			defer s.sources.Done()
+			s.run(ctx, src, s.reading)
+		}()
+	}
+	if opt.Late != nil {
+		s.sources.Add(1)
+		go s.readLate(ctx, s.late)
 	}
 	return s, nil
 }
@@ -159,25 +169,31 @@ func Start(opt Options) (*Session, error) {
 // the next one comes in an instant, and its peak covers this one.
 const maxReadings = 1024
 
-// read runs one Source. Fold takes the readings with its next round, so that a
-// reading wakes nobody.
-func (s *Session) read(ctx context.Context, src Source) {
-	defer s.sources.Done()
-	err := src.Run(ctx, func(r *format.Reading) {
-		c := *r
-		c.Processes = append([]format.ProcessReading(nil), r.Processes...)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.readings) < maxReadings {
-			s.readings = append(s.readings, &c)
-			s.unread.Store(true)
-		}
-	})
-	if err != nil && !errors.Is(err, context.Canceled) {
-		s.mu.Lock()
-		s.reasons = append(s.reasons, err.Error())
-		s.mu.Unlock()
+// run runs one Source.
+func (s *Session) run(ctx context.Context, src Source, emit func(*format.Reading)) {
+	if err := src.Run(ctx, emit); err != nil && !errors.Is(err, context.Canceled) {
+		s.unreadBecause(err)
 	}
+}
+
+// reading takes a reading in. Fold gets it with its next round, so that it wakes
+// nobody.
+func (s *Session) reading(r *format.Reading) {
+	c := *r
+	c.Processes = append([]format.ProcessReading(nil), r.Processes...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.readings) < maxReadings {
+		s.readings = append(s.readings, &c)
+		s.unread.Store(true)
+	}
+}
+
+// unreadBecause goes into the trace: why there are no readings, or fewer.
+func (s *Session) unreadBecause(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reasons = append(s.reasons, err.Error())
 }
 
 // takeReadings empties the list of readings.
@@ -281,6 +297,7 @@ func (s *Session) hurry() (enough func()) {
 // at last. Programs that still run are not disturbed, and not recorded further.
 func (s *Session) Close(f func(*format.Meta)) (Summary, error) {
 	s.once.Do(func() {
+		s.late.await(true)
 		s.cancel()
 		s.sources.Wait()
 		close(s.stop)

@@ -77,6 +77,7 @@ type write struct {
 	soon    bool // the early flush has been arranged
 	waiting bool // something is not on the disk, and due is set
 	due     *time.Timer
+	learned chan func(*format.Meta) // by a late source
 	w       *format.Writer
 	part    atomic.Uint64 // for fold, which decides when a part is full: its number and bytes, see size
 	err     error
@@ -125,12 +126,19 @@ func (w *write) run() {
 			if w.err == nil {
 				w.check(w.w.Flush())
 			}
+		case f := <-w.learned:
+			if w.err == nil {
+				w.check(w.w.Update(f))
+			}
 		}
 		if w.err == nil {
 			w.grown(w.w.PartIndex(), w.w.PartBytes())
 		}
 	}
 }
+
+// learn changes trace.json soon: a recorder that is killed has not closed it.
+func (w *write) learn(f func(*format.Meta)) { w.learned <- f }
 
 // arrange sets the time of the next flush by the oldest row that is not on the
 // disk: after a flush it is of the latest page.
@@ -197,6 +205,11 @@ func (w *write) rows(p *page) error {
 func (w *write) close(f func(*format.Meta)) error {
 	s := w.s
 	return w.w.Close(func(m *format.Meta) {
+		select {
+		case learn := <-w.learned:
+			learn(m)
+		default:
+		}
 		m.Stats = s.fold.stats
 		m.End = ring.Now()
 		s.mu.Lock()

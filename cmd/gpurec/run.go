@@ -23,7 +23,8 @@ children, into a directory that gpuanalyze reads. The command's output, signals
 and exit status are unchanged.
 
 The recording ends when the command has ended and all its children too, at most
-2 seconds after the command.
+2 seconds after the command. NVML is read from when a program first uses a device,
+or from 0.25 seconds on: what is over sooner and uses none does without.
 
 Exit: the command's own status, 128+signal for a signal; 127 the command is not
 there, 126 it cannot be run, 125 gpurec itself failed and the command was not
@@ -114,7 +115,7 @@ func (o *settings) check() error {
 // record is the whole of gpurec run:
 //
 //	1 the hook, the Python package and, if asked, the simulated GPU
-//	2 NVML, without which there are no samples
+//	2 NVML, without which there are no samples; it may come while the command runs
 //	3 the session: from here on there is a trace
 //	4 the command, until it ends and its children do
 //	5 the trace is closed; words
@@ -153,21 +154,16 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		env.Simulator, env.SimulatorState = sim.dir, sim.state
 		meta.Simulated = true
 	}
-	var sources []recorder.Source
-	source, closeNVML := openSampler(sim, o.interval, &meta, say)
-	defer closeNVML()
-	if source != nil {
-		sources = append(sources, source)
-	}
-	session, err := recorder.Start(recorder.Options{
+	opt := recorder.Options{
 		Output:      output(o.output, command[0]),
 		Meta:        meta,
 		Wait:        o.onFull.value == "wait",
 		RotateSize:  int64(o.rotateSize),
 		RotateEvery: o.rotateEvery,
-		Sources:     sources,
 		Say:         say,
-	})
+	}
+	defer sampled(&opt, sim, o.interval)()
+	session, err := recorder.Start(opt)
 	if err != nil {
 		return fail(err)
 	}

@@ -44,22 +44,37 @@ func (s *speaker) say(text string) {
 	}
 }
 
-// openSampler opens NVML. Without it a recording has no samples and its Meta
-// says why.
-func openSampler(sim *simulation, interval time.Duration, meta *format.Meta, say func(string)) (recorder.Source, func()) {
-	if interval == 0 {
-		meta.NoSamples = "not asked: --sample-interval 0"
-		return nil, func() {}
+// sampled gives a recording NVML's samples, or the reason why it has none. The
+// real library takes a while to open, so it comes late and is left to the end of
+// this process; the simulated one is there at once, and is closed by done.
+func sampled(opt *recorder.Options, sim *simulation, interval time.Duration) (done func()) {
+	say := opt.Say
+	open := func() (recorder.Source, func(*format.Meta), error) {
+		lib, err := nvml.Open(sim.nvmlPath())
+		if err != nil {
+			say("no samples: " + err.Error())
+			return nil, nil, err
+		}
+		version, driver := lib.Version(), lib.Driver()
+		s := &nvml.Sampler{NVML: lib, Interval: interval, Processes: true, OnError: func(err error) { say(err.Error()) }}
+		return s, func(m *format.Meta) { m.NVML, m.Driver = version, driver }, nil
 	}
-	lib, err := nvml.Open(sim.nvmlPath())
-	if err != nil {
-		meta.NoSamples = err.Error()
-		say("no samples: " + err.Error())
-		return nil, func() {}
+	switch {
+	case interval == 0:
+		opt.Meta.NoSamples = "not asked: --sample-interval 0"
+	case sim == nil:
+		opt.Late = open
+	default:
+		src, meta, err := open()
+		if err != nil {
+			opt.Meta.NoSamples = err.Error()
+			break
+		}
+		meta(&opt.Meta)
+		opt.Sources = append(opt.Sources, src)
+		return func() { src.(*nvml.Sampler).NVML.Close() }
 	}
-	meta.NVML, meta.Driver = lib.Version(), lib.Driver()
-	s := &nvml.Sampler{NVML: lib, Interval: interval, Processes: true, OnError: func(err error) { say(err.Error()) }}
-	return s, func() { lib.Close() }
+	return func() {}
 }
 
 // output is the trace's directory: the template with %h host, %p process, %t
