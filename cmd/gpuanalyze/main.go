@@ -50,6 +50,7 @@ func commands() []*command {
 		diffCommand(),
 		eventsCommand(),
 		verifyCommand(),
+		statsCommand(),
 		sliceCommand(),
 		exportCommand(),
 		importCommand(),
