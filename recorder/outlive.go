@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/gpurec/gpurec/format"
@@ -81,18 +82,22 @@ func carriers(variable, value string) (found []processKey) {
 }
 
 // contains looks for want in a file that is read as if a zero stood before it.
-// b is room to read into, longer than want.
+// b is room to read into, longer than want. The file is one of hundreds and of
+// no poller's interest: package os takes a third longer.
 func contains(path string, want, b []byte) bool {
-	f, err := os.Open(path)
+	f, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer syscall.Close(f)
 	b[0] = 0
 	have := 1
 	for {
-		n, err := f.Read(b[have:])
-		if have += n; bytes.Contains(b[:have], want) {
+		n, err := syscall.Read(f, b[have:])
+		if err == syscall.EINTR {
+			continue
+		}
+		if have += max(n, 0); bytes.Contains(b[:have], want) {
 			return true
 		}
 		if err != nil || n == 0 {
