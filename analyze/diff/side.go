@@ -26,7 +26,7 @@ type Side struct {
 	touched   []*curve
 
 	paths  *tree.Paths
-	begun  map[format.ScopeID]bool // open scopes that are compared
+	open   map[format.ScopeID]bool // open scopes; true for those that are compared
 	scopes map[string]*Scope
 	plain  []string
 
@@ -69,7 +69,7 @@ func (s *Side) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
 func (s *Side) Begin(p *analyze.Pass) error {
 	*s = Side{p: p, path: p.Trace.Path(), layers: p.Filtered(analyze.ByLayer), all: tree.NewSet(), devices: map[format.Device]*curve{},
 		places: map[format.StackID]place{}, lines: map[lineKey]*row{}, functions: map[functionKey]*row{},
-		paths: tree.NewPaths(), begun: map[format.ScopeID]bool{}, scopes: map[string]*Scope{}, from: math.MinInt64}
+		paths: tree.NewPaths(), open: map[format.ScopeID]bool{}, scopes: map[string]*Scope{}, from: math.MinInt64}
 	if t, known := p.From(); known {
 		s.from = t
 	} else if p.Windowed() {
@@ -234,8 +234,9 @@ func (s *Side) Event(p *analyze.Pass, e *format.Event) error {
 	s.paths.Event(e, p.Defs)
 	switch e.Kind {
 	case format.ScopeBegin, format.LiveScope:
-		if (p.In || e.Kind == format.LiveScope && !p.Windowed()) && p.Matches(e, analyze.ByProcess|analyze.ByThread|analyze.ByScope) {
-			s.begun[e.Scope] = true
+		if _, known := s.open[e.Scope]; !known { // a checkpoint names it again
+			begun := p.In || e.Kind == format.LiveScope && !p.Windowed()
+			s.open[e.Scope] = begun && p.Matches(e, analyze.ByProcess|analyze.ByThread|analyze.ByScope)
 		}
 	}
 	return nil
@@ -243,10 +244,11 @@ func (s *Side) Event(p *analyze.Pass, e *format.Event) error {
 
 // scopeEnds measures a scope of the window.
 func (s *Side) scopeEnds(sc *live.Scope, _ *format.Event) {
-	if !s.begun[sc.ID] {
+	compared := s.open[sc.ID]
+	delete(s.open, sc.ID)
+	if !compared {
 		return
 	}
-	delete(s.begun, sc.ID)
 	name := s.paths.Label(s.paths.Of(sc.ID))
 	out := s.scopes[name]
 	if out == nil {

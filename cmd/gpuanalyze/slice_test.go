@@ -61,3 +61,24 @@ func TestSlice(t *testing.T) {
 		}
 	}
 }
+
+// However a recording is cut into parts, its slice is the same.
+func TestPartsDoNotMatterToSlices(t *testing.T) {
+	for seed := range int64(3) {
+		var twins []string
+		for _, every := range []int{0, 90 + int(seed)*100} {
+			dir, out := writeRandom(t, seed, every), filepath.Join(t.TempDir(), "slice.gpurec")
+			if got := gpuanalyze("slice", "-q", "--from", "3ms", "--to", "scope:scope1#9", dir, "-o", out); got.code != 0 {
+				t.Fatalf("%+v", got)
+			}
+			got := gpuanalyze("events", "-q", out)
+			if got.code != 0 || strings.Count(got.stdout, " Live ") < 10 {
+				t.Fatalf("%+v", got)
+			}
+			twins = append(twins, partWords.ReplaceAllString(strings.SplitN(got.stdout, "\ndevice", 2)[1], ""))
+		}
+		if twins[0] != twins[1] {
+			t.Errorf("seed %d: %s", seed, firstDifference(twins[0], twins[1]))
+		}
+	}
+}
