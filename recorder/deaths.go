@@ -29,30 +29,34 @@ const (
 	maxMeet = 8
 )
 
-// meet accepts newcomers and marks the dead, alternately, until a look after an
-// accept finds no death. Then everything that the dead had announced is here, and
-// everybody else was alive at that look. It is false where processes die faster
-// than that, and then this turn must not move the watermark: a newcomer may be
-// dead already, and its end older than what others have published.
+// meet accepts newcomers and marks the dead, until a look finds neither. Then
+// everything that the dead had announced is here, and everybody else was alive at
+// that look. It is false where processes die faster than that, and then this turn
+// must not move the watermark: a newcomer may be dead already, and its end older
+// than what others have published.
 func (d *drain) meet() bool {
+	d.greet()
 	for range maxMeet {
-		d.accept()
-		if !d.deaths() {
+		if !d.news() {
 			return true
 		}
 	}
-	d.accept()
 	return false
 }
 
-// deaths marks the processes that have died.
-func (d *drain) deaths() (any bool) {
+// news is one look: at the listener, which the kernel makes ready before a peer
+// that has connected can die, and at the processes. To accept without looking
+// costs more than the rest of a quiet turn: a connection is made first and then
+// not used.
+func (d *drain) news() (any bool) {
 	var events [64]syscall.EpollEvent
 	for {
 		found := d.poller.ready(events[:])
 		for _, e := range found {
 			if p := d.byPidfd[e.Fd]; p != nil {
 				d.died(p, ring.Now())
+				any = true
+			} else if e.Fd == int32(d.listener.fd) && d.accept() {
 				any = true
 			}
 		}

@@ -132,9 +132,9 @@ func (d *drain) wait(pause time.Duration) {
 // turn is one look at everything, in the order that makes the watermark true:
 //
 //	1 a = now
-//	2 accept and map until EAGAIN: a lane that is not here yet was announced
-//	  after a, so its events are younger. Then look for deaths, see meet: a
-//	  process that is not seen dead was alive at a, so its end is younger
+//	2 accept and map until there is nobody: a lane that is not here yet was
+//	  announced after a, so its events are younger. With that look for deaths,
+//	  see meet: a process that is not seen dead was alive at a, so its end is younger
 //	3 for each lane: busy, then head; copy all that is published. Idle: whatever
 //	  comes next is younger than a, less the margin. Busy, or not copied whole:
 //	  whatever comes next is not older than the newest record copied
@@ -352,10 +352,8 @@ func (d *drain) abandon() {
 	d.finish()
 }
 
-// accept takes in newcomers until there are none. A connection whose hello has
-// not come yet is looked at again in the next turn: its first event is younger
-// than this look.
-func (d *drain) accept() {
+// accept takes in newcomers until there are none, and reports whether there were.
+func (d *drain) accept() (any bool) {
 	for d.listener.fd >= 0 {
 		conn, err := accept(d.listener.fd)
 		if err == syscall.EINTR || err == syscall.ECONNABORTED {
@@ -371,13 +369,20 @@ func (d *drain) accept() {
 			syscall.Close(d.waiting[0])
 			d.waiting = d.waiting[1:]
 		}
-		d.waiting = append(d.waiting, conn)
+		d.waiting, any = append(d.waiting, conn), true
 		// The hello may be on its way still; without lanes nothing else would end
 		// the pause before the lane is full. Closing conn ends the watch.
 		if err := d.poller.watch(conn); err != nil {
 			d.complain(err.Error())
 		}
 	}
+	d.greet()
+	return any
+}
+
+// greet reads the hellos of newcomers. A connection whose hello has not come yet
+// is looked at again in the next turn: its first event is younger than this look.
+func (d *drain) greet() {
 	d.waiting = keep(d.waiting, func(conn int) bool {
 		n, err := receive(conn)
 		if err == errNotYet {

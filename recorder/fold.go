@@ -8,9 +8,9 @@ import (
 	"github.com/gpurec/gpurec/recorder/ring"
 )
 
-// pageRows is how many events gather before write gets them: few enough that
-// they are still in a cache when write takes them.
-const pageRows = 1024
+// pageRows is how many events gather before write gets them: each page wakes a
+// thread, and a few of them stay in a cache.
+const pageRows = 4096
 
 // An ask is a View that waits until everything before at is folded.
 type ask struct {

@@ -7,10 +7,10 @@ const (
 	// fast: a default lane takes 16,384 events, at 3 million a second 5 ms.
 	paceLeast = time.Millisecond
 
-	// paceMost is the longest pause while there are lanes. A lane that was calm
-	// may fill up in it when its thread begins to run at over 1.6 million events a
-	// second; each turn costs system calls and a wake-up, measured 30 to 60 µs.
-	paceMost = 10 * time.Millisecond
+	// paceMost is the longest pause while there are lanes. A default lane that was
+	// calm is full before its end when the thread begins to make over 800,000 events
+	// a second; each turn costs two threads a wake-up, 60 µs measured.
+	paceMost = 20 * time.Millisecond
 
 	// paceAlone is the pause without lanes: the socket ends it, or Session.wake.
 	paceAlone = 100 * time.Millisecond
@@ -27,7 +27,7 @@ const (
 const (
 	tooFull = 64 / 8
 	aim     = 64 / 16
-	calm    = 64 / 32
+	calm    = 64 / 16
 )
 
 // nextPause is the pause after one of length last, at whose end the fullest lane
