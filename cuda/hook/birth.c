@@ -141,7 +141,7 @@ void gpurec_lane_take(struct thread *t, gpurec_lane *lane)
 	uintptr_t file = (uintptr_t)lane & ~(uintptr_t)(GPUREC_LANE_HEADER_SIZE - 1), i = ((uintptr_t)lane - file) / GPUREC_LANE_STRIDE;
 	t->capacity = gpurec_config.lane_size;
 	t->ring = (unsigned char *)file + GPUREC_LANE_HEADER_SIZE + i * t->capacity;
-	t->head = t->tail = t->seq = 0;
+	t->head = t->tail = t->seq = t->mapped = 0;
 	t->clear[0] = t->clear[1] = 0;
 	t->born = gpurec_now();
 	t->retry = 0;

@@ -102,6 +102,7 @@ struct thread {
 
 	uint64_t devices; /* ordinals whose definition has been sent */
 	uint64_t tail;    /* the consumer's when last looked at */
+	uint64_t mapped;  /* bytes of the ring that are in the page table */
 	uint64_t born;
 	uint64_t retry; /* no birth before this time */
 	uint64_t wait_from, waited; /* the present second of waiting */

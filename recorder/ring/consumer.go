@@ -63,7 +63,11 @@ func Map(fd int, hello *format.WireHello) ([]*Consumer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map a lane: %w", err)
 	}
-	syscall.Madvise(mem, madvDontDump) // a core of the recorder needs no lanes; an older kernel's refusal costs nothing
+	// A core of the recorder needs no lanes. Allocated pages are zeroed when first
+	// touched, which is better done here than by the program: it can then map many
+	// at once. An older kernel's refusal of either costs nothing.
+	syscall.Madvise(mem, madvDontDump)
+	syscall.Madvise(mem, madvPopulate)
 	file := &mapping{mem: mem, open: 1}
 	defer file.close()
 	all := make([]*Consumer, lanes)

@@ -22,6 +22,7 @@ const (
 	laneSeals     = sealSeal | sealShrink | sealGrow
 	tmpfsMagic    = 0x01021994
 	madvDontDump  = 16
+	madvPopulate  = 23 // MADV_POPULATE_WRITE, since 5.14
 )
 
 // nanotime is the runtime's reading of CLOCK_MONOTONIC, through the vDSO and
