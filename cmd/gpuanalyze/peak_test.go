@@ -81,9 +81,9 @@ func TestPeaksOfH200(t *testing.T) {
 }
 
 // answer reads a command's JSON.
-func answer(t *testing.T, into any, name, dir string) {
+func answer(t *testing.T, into any, name, dir string, flags ...string) {
 	t.Helper()
-	code, out, stderr := command1(t, name, "--json", dir)
+	code, out, stderr := command1(t, append([]string{name, "--json", dir}, flags...)...)
 	if code != 0 {
 		t.Fatalf("%s: exit %d\n%s", name, code, stderr)
 	}

@@ -1,0 +1,590 @@
+"""Answers of gpuanalyze, computed the slow and obvious way, from a trace's text.
+
+It shares no code with gpuanalyze and was written from the definitions (used,
+acquired, live, peak, scopes), not from its sources: what is live is a list, and
+after every event every sum is added up from nothing.
+
+    oracle.py random FIRST COUNT    a JSON line for each of so many random traces: their text and the answers
+    oracle.py replay FILE...        a JSON line for each text twin: the answers
+
+Only the standard library is used.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from collections import defaultdict
+
+DEVICE, HOST, TORCH, OBJECT, HANDLE, NONE = "device", "host", "torch", "object", "handle", None
+
+# What is known of each function or source: layer, class, and what names its memory.
+APIS = {
+    "cuMemAlloc_v2": ("driver", "device", DEVICE),
+    "cuMemAllocPitch_v2": ("driver", "device", DEVICE),
+    "cuMemAllocManaged": ("driver", "managed", DEVICE),
+    "cuMemFree_v2": ("driver", "device", DEVICE),
+    "cuMemAllocHost_v2": ("host", "pinned", HOST),
+    "cuMemHostAlloc": ("host", "pinned", HOST),
+    "cuMemFreeHost": ("host", "pinned", HOST),
+    "cuMemHostRegister_v2": ("host", "registered", HOST),
+    "cuMemHostUnregister": ("host", "registered", HOST),
+    "cuMemAllocAsync": ("pool", "device", DEVICE),
+    "cuMemAllocFromPoolAsync": ("pool", "device", DEVICE),
+    "cuMemFreeAsync": ("pool", "device", DEVICE),
+    "cuMemCreate": ("driver", "device", HANDLE),
+    "cuMemRelease": ("driver", "device", HANDLE),
+    "cuMemMap": ("driver", "device", HANDLE),
+    "cuMemUnmap": ("driver", "device", HANDLE),
+    "cuMemRetainAllocationHandle": ("driver", "device", HANDLE),
+    "cuArray3DCreate_v2": ("driver", "array", OBJECT + "array"),
+    "cuMipmappedArrayCreate": ("driver", "array", OBJECT + "array"),
+    "cuMipmappedArrayDestroy": ("driver", "array", OBJECT + "array"),
+    "cuArrayDestroy": ("driver", "array", OBJECT + "array"),
+    "cuDevicePrimaryCtxReset": ("driver", "none", NONE),
+    "cuCtxDestroy_v2": ("driver", "none", NONE),
+    "torch": ("pool", "device", TORCH),
+    "torch.oom": ("pool", "device", TORCH),
+    "cupy": ("pool", "device", OBJECT + "cupy"),
+    "cupy.alloc": ("driver", "device", NONE),
+    "nvtx": ("none", "none", NONE),
+    "scope": ("none", "none", NONE),
+    "none": ("none", "none", NONE),
+}
+
+FIELD = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|\S*)')
+
+
+def number(text: str) -> int:
+    return int(text, 0)
+
+
+class Event:
+    """One line of the twin after `part`."""
+
+    def __init__(self, line: str, lone: int):
+        words = line.split(" ", 2)
+        self.time, self.kind = int(words[0]), words[1]
+        fields = dict(FIELD.findall(words[2] if len(words) > 2 else ""))
+        self.process = number(fields.get("process", str(lone)))
+        self.thread = number(fields.get("thread", "0"))
+        self.api = fields.get("api", "none")
+        layer, klass, self.space = APIS[self.api]
+        self.layer, self.klass = fields.get("layer", layer), fields.get("class", klass)
+        self.device = number(fields.get("device", "-1"))
+        self.address, self.object = number(fields.get("address", "0")), number(fields.get("object", "0"))
+        self.size, self.requested = number(fields.get("size", "-1")), number(fields.get("requested", "-1"))
+        self.cuctx = number(fields.get("cuctx", "0"))
+        self.stack, self.scope, self.parent = (number(fields.get(k, "0")) for k in ("stack", "scope", "parent"))
+        self.name = number(fields.get("name", "0"))
+        self.flags = set(fields.get("flags", "").split("|")) - {""}
+
+    def silent(self) -> bool:
+        """It stands for no memory of its own."""
+        return bool(self.flags & {"captured", "echo"}) or self.api == "cupy.alloc"
+
+    def names(self) -> int:
+        return self.object if self.space and (self.space == HANDLE or self.space.startswith(OBJECT)) else self.address
+
+
+class Allocation:
+    def __init__(self, e: Event):
+        self.e = e
+        self.live = True
+        self.handle = e.object if e.space == HANDLE else 0
+        self.refs = 1
+        self.counted = "nested" not in e.flags
+        self.used = False
+        self.device, self.pid = "device %d " % e.device, ""
+
+
+class Mapping:
+    def __init__(self, process: int, at: int, size: int, of: Allocation):
+        self.process, self.at, self.size, self.of, self.live = process, at, size, of, True
+
+
+class Scope:
+    def __init__(self, e: Event):
+        self.e = e
+        self.open = True
+        self.curves: dict[str, list[int]] = {}  # layer -> begin, end, max
+
+
+class Trace:
+    """A text twin: definitions and events."""
+
+    def __init__(self, text: str):
+        self.pids, self.frames, self.stacks, self.names = {}, {}, {}, {}
+        self.start, self.events = 0, []
+        lines = text.splitlines()
+        lone = [number(line.split()[1]) for line in lines if line.startswith("process ")]
+        for line in lines:
+            kind = line.split(" ", 1)[0]
+            if kind == "meta":
+                self.start = number(dict(FIELD.findall(line)).get("start_monotonic", "0"))
+            elif kind == "process":
+                self.pids[number(line.split()[1])] = number(dict(FIELD.findall(line))["pid"])
+            elif kind == "frame":
+                head, file, rest = re.match(r'frame (\d+ \S+) ("(?:[^"\\]|\\.)*") (.*)', line).groups()
+                row, function = re.match(r'(\d+) ("(?:[^"\\]|\\.)*")', rest).groups()
+                self.frames[number(head.split()[0])] = (head.split()[1], json.loads(file), number(row), json.loads(function))
+            elif kind == "stack":
+                _, node, parent, frame = line.split()
+                self.stacks[number(node)] = (number(parent), number(frame))
+            elif kind == "name":
+                self.names[number(line.split()[1])] = json.loads(line.split(" ", 2)[2])
+            elif kind[:1].isdigit() or kind[:1] == "-":
+                self.events.append(Event(line, lone[0] if len(lone) == 1 else 0))
+
+    def stack(self, node: int) -> list[str]:
+        """Frames, outermost first, as file:line:function."""
+        out = []
+        while node:
+            node, frame = self.stacks[node]
+            kind, file, row, function = self.frames[frame]
+            out.append(function if kind in ("thread", "label") else "%s:%s:%s" % (file, row or "None", function))
+        return out[::-1]
+
+    def line(self, node: int) -> str:
+        """The innermost line; without one the innermost frame."""
+        frames = self.kinds(node)
+        for kind, label in reversed(frames):
+            if kind in ("python", "native", "go"):
+                return label
+        return frames[-1][1] if frames else "[no line]"
+
+    def kinds(self, node: int) -> list[tuple[str, str]]:
+        kinds, at = [], node
+        while at:
+            at, frame = self.stacks[at]
+            kinds.append(self.frames[frame][0])
+        return list(zip(kinds[::-1], self.stack(node)))
+
+
+class Oracle:
+    def __init__(self, trace: Trace):
+        self.trace = trace
+        self.allocations: list[Allocation] = []
+        self.mappings: list[Mapping] = []
+        self.scopes: dict[int, Scope] = {}
+        self.ended: list[Allocation] = []  # by the latest giving back
+        self.unmapped: list[Mapping] = []
+        self.unknown = 0
+        self.lost = 0
+        self.pooled = {
+            e.process for e in trace.events if e.kind in ("Alloc", "AllocFailed") and e.layer == "pool" and not e.silent()
+        }
+        self.peaks: dict[str, list[int]] = {}  # sum -> highest, when
+        self.at_peak: dict[int, list] = {}  # device -> line, used, acquired of what was live
+        self.at_end: list[Allocation] = []
+        self.end: dict[int, int] = defaultdict(int)  # process -> used just before its end
+        self.total = defaultdict(lambda: [0, 0])  # path of lines -> used, acquired, of every attempt
+        self.history: dict[int, list] = defaultdict(list)  # device -> when, used
+        self.taken = [0, 0, 0]  # bytes, allocations, largest, of what is used
+        for e in trace.events:
+            self.apply(e)
+            self.look(e)
+        self.finish()
+
+    # What events do.
+
+    def named(self, e: Event) -> Allocation | None:
+        for a in self.allocations:
+            if a.live and a.e.process == e.process and a.e.space == e.space:
+                if (a.handle if e.space == HANDLE else a.e.names()) == e.names():
+                    if e.space != HANDLE or a.handle:
+                        return a
+        return None
+
+    def settle(self, a: Allocation) -> None:
+        if a.e.space == HANDLE and not a.handle and not any(m.live and m.of is a for m in self.mappings):
+            a.live = False
+            self.ended.append(a)
+
+    def apply(self, e: Event) -> None:
+        do = getattr(self, "do_" + e.kind, None)
+        if do:
+            do(e)
+        self.allocations = [a for a in self.allocations if a.live]
+
+    def do_Alloc(self, e: Event) -> None:
+        self.attempt(e)
+        if e.silent():
+            return
+        if self.is_used(e):
+            n = max(e.size, 0)
+            if not (e.layer == "pool" and n == 0):
+                self.taken = [self.taken[0] + n, self.taken[1] + 1, max(self.taken[2], n)]
+        if e.layer == "pool" and e.size == 0:
+            return
+        old = self.named(e)
+        if old:
+            self.lost += 1
+            if old.handle and any(m.live and m.of is old for m in self.mappings):
+                old.handle = 0
+            else:
+                old.live = False
+        a = Allocation(e)
+        a.used = self.is_used(e)
+        a.pid = "pid %d " % self.trace.pids.get(e.process, 0)
+        self.allocations.append(a)
+
+    def do_AllocFailed(self, e: Event) -> None:
+        self.attempt(e)
+
+    def do_Free(self, e: Event) -> None:
+        if e.silent():
+            return
+        a = self.named(e)
+        self.ended = []
+        if a:
+            a.live = False
+            self.ended = [a]
+        elif e.names():
+            self.unknown += 1
+
+    def do_FreeFailed(self, e: Event) -> None:
+        for a in self.ended:
+            a.live = True
+            self.allocations.append(a)
+        self.ended = []
+
+    def do_Map(self, e: Event) -> None:
+        a = self.named(e)
+        if a:
+            self.mappings.append(Mapping(e.process, e.address, e.size, a))
+
+    def do_Unmap(self, e: Event) -> None:
+        found = False
+        for m in self.mappings:
+            if m.live and m.process == e.process and m.at >= e.address and m.at + m.size <= e.address + e.size:
+                m.live, found = False, True
+                self.settle(m.of)
+        if not found:
+            self.unknown += 1
+
+    def do_Retain(self, e: Event) -> None:
+        a = self.named(e)
+        if a:
+            a.refs += 1
+            return
+        for a in reversed(self.allocations):
+            if a.live and a.e.process == e.process and a.e.space == HANDLE and a.e.object == e.object:
+                a.refs, a.handle = 1, e.object
+                return
+
+    def do_Release(self, e: Event) -> None:
+        a = self.named(e)
+        if not a:
+            self.unknown += 1
+            return
+        a.refs -= 1
+        if a.refs == 0:
+            a.handle = 0
+            self.settle(a)
+
+    def do_Reset(self, e: Event) -> None:
+        for a in self.allocations:
+            if a.live and a.e.process == e.process and (a.e.cuctx == e.cuctx if e.cuctx else a.e.device == e.device):
+                a.live = False
+                for m in self.mappings:
+                    m.live = m.live and m.of is not a
+
+    def do_ProcessEnd(self, e: Event) -> None:
+        for s in self.scopes.values():
+            s.open = s.open and s.e.process != e.process
+        for a in self.allocations:
+            if a.live and a.e.process == e.process:
+                self.outlive(a)
+                a.live = False
+        for m in self.mappings:
+            m.live = m.live and m.process != e.process
+
+    def do_ScopeBegin(self, e: Event) -> None:
+        s = self.scopes[e.scope] = Scope(e)
+        s.curves = {layer: [v, v, v] for layer, v in self.process_sums(e.process).items()}
+
+    def do_ScopeReset(self, e: Event) -> None:
+        s = self.scopes.get(e.scope)
+        if s and s.open:
+            s.curves = {layer: [v, v, v] for layer, v in self.process_sums(e.process).items()}
+
+    def do_ScopeEnd(self, e: Event) -> None:
+        if e.scope in self.scopes:
+            self.scopes[e.scope].open = False
+
+    # What is added up.
+
+    def is_used(self, e: Event) -> bool:
+        return e.klass == "device" and "nested" not in e.flags and e.layer == ("pool" if e.process in self.pooled else "driver")
+
+    def counted(self) -> list[Allocation]:
+        return [a for a in self.allocations if a.live and a.counted and a.e.klass == "device" and a.e.layer in ("driver", "pool")]
+
+    def process_sums(self, process: int) -> dict[str, int]:
+        sums = {"driver": 0, "pool": 0}
+        for a in self.counted():
+            if a.e.process == process:
+                sums[a.e.layer] += max(a.e.size, 0)
+        return sums
+
+    def attempt(self, e: Event) -> None:
+        """CuPy's reading: an attempt counts, whether it failed or not."""
+        if e.flags & {"captured", "echo", "nested"} or e.api == "cupy.alloc" or e.klass != "device":
+            return
+        n = max(e.size, 0) if e.size > 0 or e.kind != "AllocFailed" else max(e.requested, 0)
+        used = n if e.layer == ("pool" if e.process in self.pooled else "driver") else 0
+        acquired = n if e.layer == "driver" else 0
+        if e.layer not in ("driver", "pool"):
+            return
+        path = self.trace.stack(e.stack)
+        for i in range(len(path) + 1):
+            t = self.total["\n".join(path[:i])]
+            t[0] += used
+            t[1] += acquired
+
+    def look(self, e: Event) -> None:
+        sums: dict[str, int] = defaultdict(int)
+        layers: dict[tuple[int, str], int] = defaultdict(int)
+        counted = self.counted()
+        for a in counted:
+            n = max(a.e.size, 0)
+            layers[a.e.process, a.e.layer] += n
+            if a.used:
+                sums[a.device + "used"] += n
+                sums[a.pid + "used"] += n
+                sums["all used"] += n
+            if a.e.layer == "driver":
+                sums[a.device + "acquired"] += n
+                sums[a.pid + "acquired"] += n
+        at = e.time - self.trace.start
+        for name, v in sums.items():
+            if v > self.peaks.get(name, [0, 0])[0]:
+                self.peaks[name] = [v, at]
+                if name.startswith("device") and name.endswith("used"):
+                    device = int(name.split()[1])
+                    self.at_peak[device] = [(a, max(a.e.size, 0) if a.used else 0, max(a.e.size, 0) if a.e.layer == "driver" else 0)
+                                            for a in counted if a.e.device == device]
+        for device in {n.split()[1] for n in [*sums, *self.peaks] if n.startswith("device")}:
+            self.history[int(device)].append([at, sums.get("device %s used" % device, 0)])
+        for s in self.scopes.values():
+            if s.open:
+                for layer, c in s.curves.items():
+                    c[1] = layers[s.e.process, layer]
+                    c[2] = max(c[2], c[1])
+
+    def outlive(self, a: Allocation) -> None:
+        self.at_end.append(a)
+        if a.used:
+            self.end[a.e.process] += max(a.e.size, 0)
+
+    def finish(self) -> None:
+        for a in self.allocations:
+            if a.live:
+                self.outlive(a)
+
+    # The answers.
+
+    def flat(self, rows: list) -> dict[str, list[int]]:
+        out: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for a, used, acquired in rows:
+            t = out[self.trace.line(a.e.stack)]
+            t[0] += used
+            t[1] += acquired
+        return {k: v for k, v in out.items() if v != [0, 0]}
+
+    def path(self, scope: int) -> str:
+        names = []
+        while scope and scope in self.scopes:
+            e = self.scopes[scope].e
+            names.append(self.trace.names.get(e.name, "") or "(no name)")
+            scope = e.parent
+        return " > ".join(names[::-1]) or "[no scope]"
+
+    def scopes_of(self, rows: list) -> dict[str, int]:
+        out: dict[str, int] = defaultdict(int)
+        for a, used, _ in rows:
+            out[self.path(a.e.scope)] += used
+        return {k: v for k, v in out.items() if v}
+
+    def leaks(self) -> dict[str, int]:
+        """Bytes just before each process's end, or at the trace's, by process, layer and class."""
+        out: dict[str, int] = defaultdict(int)
+        for a in self.at_end:
+            if a.counted and a.e.klass != "imported":
+                out["%d %s %s" % (self.trace.pids.get(a.e.process, 0), a.e.layer, a.e.klass)] += max(a.e.size, 0)
+        return {k: v for k, v in out.items() if v}
+
+    def answers(self) -> dict:
+        end = [(a, max(a.e.size, 0) if a.used else 0, max(a.e.size, 0) if a.e.layer == "driver" else 0)
+               for a in self.at_end if a.counted and a.e.klass == "device" and a.e.layer in ("driver", "pool")]
+        scopes = {}
+        for id, s in self.scopes.items():
+            layer = "pool" if s.e.process in self.pooled else "driver"
+            scopes[str(id)] = {"used": s.curves[layer], "acquired": s.curves["driver"]}
+        return {
+            "peaks": {k: v for k, v in self.peaks.items()},
+            "unknown_frees": self.unknown,
+            "lost_frees": self.lost,
+            "live_at_end": {str(self.trace.pids[p]): v for p, v in self.end.items() if v and p in self.trace.pids},
+            "scopes": scopes,
+            "total": {k: v for k, v in self.total.items() if v != [0, 0]},
+            "at_peak": {str(d): self.flat(rows) for d, rows in self.at_peak.items()},
+            "scopes_at_peak": {str(d): self.scopes_of(rows) for d, rows in self.at_peak.items()},
+            "at_end": self.flat(end),
+            "leaks": self.leaks(),
+            "history": {str(d): h for d, h in self.history.items() if any(v for _, v in h)},
+            "taken": self.taken,
+        }
+
+
+# Random traces.
+
+HEAD = """gpurec 1
+meta trace_id="%s" start=2026-11-30T10:00:00Z start_monotonic=1000 ending="closed"
+device 0 uuid="GPU-0" name="test" total=1000000000 nvml=0
+device 1 uuid="GPU-1" name="test" total=1000000000 nvml=1
+process 1 pid=101 parent=1 command="a"
+process 2 pid=102 parent=1 command="b"
+process 3 pid=103 parent=1 command="c"
+frame 1 python "/app/main.py" 5 "main"
+frame 2 python "/app/main.py" 9 "main"
+frame 3 python "/venv/lib/python3.12/site-packages/lib.py" 134 "forward"
+frame 4 thread "" 0 "[thread loader]"
+frame 5 python "/app/net.py" 7 "forward"
+stack 2 0 1
+stack 3 0 2
+stack 4 2 3
+stack 5 2 5
+stack 6 5 3
+stack 7 0 4
+stack 8 3 5
+name 1 "step"
+name 2 "forward"
+name 3 "load"
+part
+"""
+
+
+class Generator:
+    """Events of a few processes, threads, devices and addresses, so that everything collides with everything."""
+
+    def __init__(self, seed: int):
+        self.r = random.Random(seed)
+        self.now, self.scope = 1000, 0
+        self.open: list[tuple[int, int, int]] = []  # scope, process, thread
+        self.mapped: dict[tuple[int, int], int] = {}
+        self.plain = {p for p in (1, 2, 3) if self.r.random() < 0.4}  # without a pool
+        self.gone: set[int] = set()
+        self.lines: list[str] = []
+
+    def say(self, kind: str, **fields) -> None:
+        words = ["%d %s" % (self.now, kind)]
+        for k, v in fields.items():
+            words.append("%s=%s" % (k, hex(v) if k in ("address", "object", "cuctx") else v))
+        self.lines.append(" ".join(words))
+
+    def innermost(self, process: int, thread: int) -> int:
+        for scope, p, t in reversed(self.open):
+            if (p, t) == (process, thread):
+                return scope
+        return 0
+
+    def step(self) -> None:
+        r = self.r
+        self.now += r.randrange(3)
+        processes = [p for p in (1, 2, 3) if p not in self.gone]
+        if not processes:
+            return
+        p, t = r.choice(processes), r.randrange(1, 3)
+        at = r.randrange(1, 7) * 0x1000
+        who = {"process": p, "thread": t}
+        where = dict(who, scope=self.innermost(p, t))
+        if not where["scope"]:
+            del where["scope"]
+        dice = r.randrange(100)
+        if dice < 36:
+            self.alloc(p, at, where)
+        elif dice < 56:
+            self.free(p, at, who)
+        elif dice < 61:
+            place = 0x100000 + r.randrange(8) * 0x1000
+            if (p, place) not in self.mapped:
+                self.mapped[p, place] = 0x1000
+                self.say("Map", **who, api="cuMemMap", object=at, address=place, size=0x1000)
+        elif dice < 65:
+            place, size = 0x100000 + r.randrange(8) * 0x1000, r.randrange(1, 4) * 0x1000
+            for key in [k for k in self.mapped if k[0] == p and place <= k[1] < place + size]:
+                del self.mapped[key]
+            self.say("Unmap", **who, api="cuMemUnmap", address=place, size=size)
+        elif dice < 70:
+            self.say("Release", **who, api="cuMemRelease", object=at)
+        elif dice < 72:
+            self.say("Retain", **who, api="cuMemRetainAllocationHandle", object=at)
+        elif dice < 74:
+            self.say("Reset", **who, api="cuDevicePrimaryCtxReset", device=r.randrange(2))
+        elif dice < 75:
+            self.say("ProcessEnd", process=p, status=0)
+            self.gone.add(p)
+            self.open = [s for s in self.open if s[1] != p]
+        elif dice < 85:
+            self.scope += 1
+            parent = self.innermost(p, t)
+            self.say("ScopeBegin", **who, api="nvtx", scope=self.scope, **({"parent": parent} if parent else {}), name=r.randrange(1, 4))
+            self.open.append((self.scope, p, t))
+        elif dice < 95 and self.open:  # nested and overlapping: any of the open ones ends
+            i = r.randrange(len(self.open))
+            scope, p, t = self.open[i]
+            if r.randrange(4) == 0:
+                self.say("ScopeReset", process=p, thread=t, api="nvtx", scope=scope)
+            else:
+                del self.open[i]
+                self.say("ScopeEnd", process=p, thread=t, api="nvtx", scope=scope)
+        elif dice < 97:
+            self.say("AllocFailed", **where, api="cuMemAlloc_v2", device=r.randrange(2), size=0, requested=r.randrange(9000), stack=self.stack(), status=2)
+
+    def stack(self) -> int:
+        return self.r.choice([0, 2, 3, 4, 5, 6, 7, 8])
+
+    def alloc(self, p: int, at: int, where: dict) -> None:
+        apis = ["cuMemAlloc_v2", "cuMemAlloc_v2", "cuMemAllocManaged", "cuMemHostAlloc", "cuArray3DCreate_v2", "cuMemCreate", "cuMemCreate"]
+        if p not in self.plain:
+            apis += ["torch", "torch", "torch", "cupy", "cuMemAllocAsync"]
+        api = self.r.choice(apis)
+        fields = dict(where, api=api, device=self.r.randrange(2), address=at, object=at, size=self.r.randrange(5) * 512 + self.r.randrange(2), stack=self.stack())
+        if not fields["stack"]:
+            del fields["stack"]
+        if self.r.randrange(10) == 0:
+            fields["flags"] = "captured"
+        elif self.r.randrange(10) == 0 and APIS[api][0] == "pool":
+            fields["flags"] = "nested"
+        self.say("Alloc", **fields)
+
+    def free(self, p: int, at: int, who: dict) -> None:
+        apis = ["cuMemFree_v2", "cuMemFree_v2", "cuMemFreeHost", "cuArrayDestroy"]
+        if p not in self.plain:
+            apis += ["torch", "torch", "torch", "cupy", "cuMemFreeAsync"]
+        self.say("Free", **who, api=self.r.choice(apis), address=at, object=at)
+
+    def text(self, name: str, events: int) -> str:
+        while len(self.lines) < events and len(self.gone) < 3:
+            self.step()
+        return HEAD % name + "\n".join(self.lines) + "\n"
+
+
+def main() -> None:
+    if sys.argv[1] == "random":
+        first, count = int(sys.argv[2]), int(sys.argv[3])
+        for seed in range(first, first + count):
+            text = Generator(seed).text("random %d" % seed, 40 + seed % 60)
+            print(json.dumps({"text": text, "answers": Oracle(Trace(text)).answers()}))
+        return
+    for path in sys.argv[2:]:
+        with open(path, encoding="utf-8") as f:
+            print(json.dumps({"answers": Oracle(Trace(f.read())).answers()}))
+
+
+if __name__ == "__main__":
+    main()
