@@ -259,6 +259,23 @@ static void full(void)
 		CHECK(cuMemFree(p[i]) == 0);
 }
 
+/* Records of one slot and of two and definitions, so that the ring's end is met in every way. */
+static void laps(void)
+{
+	enum { N = 20000 };
+	for (int i = 0; i < N; i++) {
+		char text[300];
+		pool_alloc_(999, 0, 4096 + (uint64_t)i, (uint64_t)i, i, i, i, 0, 0, 0);
+		if (i % 3 == 0) {
+			snprintf(text, sizeof text, "%0*d", 1 + i % 250, i);
+			mark_(text);
+		}
+		if (i % 2 == 0)
+			scope_end_(scope_begin_("known", NULL));
+		pool_free_(999, 0, 4096 + (uint64_t)i, (uint64_t)i, 0);
+	}
+}
+
 /* ---- the public functions ---------------------------------------------------------------- */
 
 static void api(void)
@@ -403,7 +420,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} all[] = {
 		{"start", start}, {"pair", pair}, {"errno", errno_kept}, {"descriptors", no_descriptor_stays}, {"file-limit", file_limit},
-		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd}, {"stay", stay},
+		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd}, {"stay", stay}, {"laps", laps},
 		{"forks", forks}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
 		{"locations", locations}, {"contexts", contexts}, {"by-proc", by_proc}, {"never-returns", never_returns}, {"twice", twice},
 	};
