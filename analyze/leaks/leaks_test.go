@@ -150,6 +150,32 @@ func TestTrend(t *testing.T) {
 	}
 }
 
+// What only wanders is called growth about as rarely as the certainty says.
+func TestTrendOfNoise(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	const tries = 4000
+	for _, n := range []int{8, 20, 31} {
+		walks, noise := 0, 0
+		for range tries {
+			walk, white := make([]int64, n), make([]int64, n)
+			at := int64(1 << 20)
+			for i := range n {
+				at += int64(r.Intn(201) - 100)
+				walk[i], white[i] = at, int64(r.Intn(1000))
+			}
+			if tr, _ := trendOf(walk); tr.grows() {
+				walks++
+			}
+			if tr, _ := trendOf(white); tr.grows() {
+				noise++
+			}
+		}
+		if walks > tries/20 || noise > tries/200 {
+			t.Errorf("%d stretches: %d walks and %d rows of noise of %d grow", n, walks, noise, tries)
+		}
+	}
+}
+
 // Floors are the minimum of each stretch, however many there are and wherever a
 // site changed.
 func TestFloorsAgainstReplay(t *testing.T) {
