@@ -1,8 +1,6 @@
 package segments
 
 import (
-	"slices"
-
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
 )
@@ -11,112 +9,51 @@ import (
 // span of its own, and those that follow each other are one segment, because a
 // block may lie across them (PyTorch's expandable segments).
 
-type lostSpan struct {
-	pool *Pool
-	span *span
+type mapKey struct {
+	process format.ProcessID
+	address uint64
 }
 
-func (t *Tracker) mapped(e *format.Event) {
-	a := t.p.State.Find(e)
-	if a == nil && e.Kind == format.LiveMapping {
-		a = t.orphan(e)
+func (t *Tracker) mapped(a *live.Allocation, address uint64, size int64) {
+	k := mapKey{a.Process, address}
+	if _, there := t.maps[k]; there {
+		t.unmapped(a.Process, address)
 	}
-	if a == nil || a.Class != format.ClassDevice || e.Size <= 0 {
-		return // memory of another process, or from before the recording: the fold has it nowhere either
+	if a.Class != format.ClassDevice || size <= 0 {
+		return
 	}
 	p := t.pool(Owner{a.Process, a.Device})
-	if i := p.find(e.Address); i >= 0 && p.spans[i].Address == e.Address {
-		if p.spans[i].object == a.Object && p.spans[i].Size == e.Size {
-			return // a checkpoint names it again
-		}
-		p.remove(i, e.Time)
+	t.maps[k] = p
+	s := &span{Span: Span{Address: address, Size: size, Stack: a.Stack, Time: a.Time, Mapped: true}, object: a.Object}
+	if was := p.unstale(s); was != nil {
+		p.restore(was)
+	} else {
+		p.add(s)
 	}
-	p.add(&span{Span: Span{Address: e.Address, Size: e.Size, Stack: a.Stack, Time: a.Time, Mapped: true}, object: a.Object})
 	t.changed(p)
 }
 
-// orphan finds memory that only its mapping holds. Such rows stand in
-// checkpoints, directly after the memory's own.
-func (t *Tracker) orphan(e *format.Event) (found *live.Allocation) {
-	t.p.State.Each(func(a *live.Allocation) bool {
-		if a.Process == e.Process && a.Object == e.Object && a.Time == e.Time && a.API.Space() == format.SpaceHandle {
-			found = a
-		}
-		return found == nil
-	})
-	return found
-}
-
-func (t *Tracker) unmap(e *format.Event) {
-	t.unmapped = t.unmapped[:0]
-	end := e.Address + uint64(max(e.Size, 0))
-	for o, p := range t.pools {
-		if o.Process != e.Process {
-			continue
-		}
-		before := len(t.unmapped)
-		for i := max(p.find(e.Address), 0); i < len(p.spans) && p.spans[i].Address < end; {
-			s := p.spans[i]
-			if !s.Mapped || s.Address < e.Address || s.end() > end {
-				i++
-				continue
-			}
-			p.remove(i, e.Time)
-			t.unmapped = append(t.unmapped, lostSpan{p, s})
-		}
-		if len(t.unmapped) > before {
-			t.changed(p)
-		}
-	}
-}
-
-// remap puts back what a refused Unmap had taken away.
-func (t *Tracker) remap() {
-	for _, u := range t.unmapped {
-		u.pool.add(u.span)
-		u.pool.stale = slices.DeleteFunc(u.pool.stale, func(s stale) bool { return s.from == u.span.Address })
-		if u.span.pool {
-			u.pool.Occupied += u.span.occupied
-			u.pool.Pinned += u.span.hole()
-		}
-		t.changed(u.pool)
-	}
-	t.unmapped = t.unmapped[:0]
-}
-
-// sweep removes the mappings of memory that is gone: after a reset, and after a
-// checkpoint that begins anew.
-func (t *Tracker) sweep(at format.Time) {
-	type memory struct {
-		process format.ProcessID
-		object  uint64
-		time    format.Time
-	}
-	any := false
-	for _, p := range t.pools {
-		for _, s := range p.spans {
-			any = any || s.Mapped
-		}
-	}
-	if !any {
+func (t *Tracker) unmapped(process format.ProcessID, address uint64) {
+	k := mapKey{process, address}
+	p := t.maps[k]
+	if p == nil {
 		return
 	}
-	there := map[memory]bool{}
-	t.p.State.Each(func(a *live.Allocation) bool {
-		if a.API.Space() == format.SpaceHandle {
-			there[memory{a.Process, a.Object, a.Time}] = true
-		}
-		return true
-	})
-	for o, p := range t.pools {
-		for i := 0; i < len(p.spans); {
-			s := p.spans[i]
-			if !s.Mapped || there[memory{o.Process, s.object, s.Time}] {
-				i++
-				continue
-			}
-			p.remove(i, at)
-			t.changed(p)
+	delete(t.maps, k)
+	if i := p.at(address, true); i >= 0 {
+		p.remove(i, t.p.State.Now())
+		t.changed(p)
+	}
+}
+
+// unstale is the same memory mapped at the same place before, with the blocks
+// that are still in it: the driver had refused to unmap it.
+func (p *Pool) unstale(s *span) *span {
+	for i, old := range p.stale {
+		if o := old.span; o.Span == s.Span && o.object == s.object {
+			p.stale = append(p.stale[:i], p.stale[i+1:]...)
+			return o
 		}
 	}
+	return nil
 }

@@ -54,15 +54,17 @@ func (s *span) hole() int64 {
 	if !s.pool || s.blocks == 0 {
 		return 0
 	}
-	return max(s.Size-s.occupied, 0)
+	return s.Size - s.filled()
 }
+
+// filled is what blocks take of s; where events were lost they may overlap.
+func (s *span) filled() int64 { return min(s.occupied, s.Size) }
 
 // stale blocks were in a segment that is gone: their frees are not those of
 // blocks that stand there now.
 type stale struct {
-	from, to uint64
-	blocks   int64
-	until    format.Time
+	*span
+	until format.Time
 }
 
 // A Tracker has the pools of one trace. Begin and End are for the fold's
@@ -76,14 +78,22 @@ type Tracker struct {
 	// handle of a mapped one.
 	OnSegment func(o Owner, s Span, object uint64)
 
-	p        *analyze.Pass
-	pools    map[Owner]*Pool
-	last     *Pool
-	unmapped []lostSpan // by the Unmap before, in case it is refused
+	// OnBegin and OnEnd, where set, hear of memory that begins to be a segment, or
+	// a mapping of one, and that ends. When a process ends all it had does.
+	OnBegin, OnEnd func(*Pool, Span)
+
+	p     *analyze.Pass
+	pools map[Owner]*Pool
+	last  *Pool
+	maps  map[mapKey]*Pool
 }
 
-// New returns a Tracker on a pass.
-func New(p *analyze.Pass) *Tracker { return &Tracker{p: p, pools: map[Owner]*Pool{}} }
+// New returns a Tracker on a pass, whose fold's OnMap and OnUnmap are then its.
+func New(p *analyze.Pass) *Tracker {
+	t := &Tracker{p: p, pools: map[Owner]*Pool{}, maps: map[mapKey]*Pool{}}
+	p.State.OnMap, p.State.OnUnmap = t.mapped, t.unmapped
+	return t
+}
 
 // Pools are all pools that have a segment, sorted by owner.
 func (t *Tracker) Pools() []*Pool {
@@ -163,7 +173,7 @@ func (t *Tracker) End(a *live.Allocation, e *format.Event) {
 		}
 	case isSpan(a):
 		p := t.pool(Owner{a.Process, a.Device})
-		if i := p.find(a.Address); i >= 0 && p.spans[i].Address == a.Address {
+		if i := p.at(a.Address, false); i >= 0 {
 			p.remove(i, e.Time)
 			t.changed(p)
 		}
@@ -176,35 +186,40 @@ func (t *Tracker) changed(p *Pool) {
 	}
 }
 
-// Event follows what the fold's observers do not tell.
+// Event is where a process ends, and with it all it had.
 func (t *Tracker) Event(e *format.Event) {
-	switch e.Kind {
-	case format.Map, format.LiveMapping:
-		t.mapped(e)
-	case format.Unmap:
-		t.unmap(e)
-	case format.FreeFailed:
-		if e.API.Info().Does == format.Unmap {
-			t.remap()
-		}
-	case format.Reset, format.CheckpointEnd:
-		t.sweep(e.Time)
-	case format.ProcessEnd:
-		for o, p := range t.pools {
-			if o.Process == e.Process {
-				p.Sums = Sums{}
-				t.changed(p)
-				delete(t.pools, o)
-			}
-		}
-		t.last = nil
+	if e.Kind != format.ProcessEnd {
+		return
 	}
+	for o, p := range t.pools {
+		if o.Process == e.Process {
+			p.Sums = Sums{}
+			t.changed(p)
+			delete(t.pools, o)
+		}
+	}
+	for k := range t.maps {
+		if k.process == e.Process {
+			delete(t.maps, k)
+		}
+	}
+	t.last = nil
 }
 
 // find is the index of the last span that begins at or before an address, -1
 // if there is none.
 func (p *Pool) find(at uint64) int {
 	return sort.Search(len(p.spans), func(i int) bool { return p.spans[i].Address > at }) - 1
+}
+
+// at is the index of the span that begins at an address, -1 if there is none.
+func (p *Pool) at(address uint64, mapped bool) int {
+	for i := p.find(address); i >= 0 && p.spans[i].Address == address; i-- {
+		if p.spans[i].Mapped == mapped {
+			return i
+		}
+	}
+	return -1
 }
 
 func (p *Pool) add(s *span) {
@@ -214,9 +229,24 @@ func (p *Pool) add(s *span) {
 	p.spans[i] = s
 	p.last = nil
 	if s.pool {
-		p.Segments += s.Size
-		p.Count++
+		p.begin(s)
 	}
+}
+
+func (p *Pool) begin(s *span) {
+	s.pool = true
+	p.Segments += s.Size
+	p.Count++
+	if f := p.tracker.OnBegin; f != nil {
+		f(p, s.Span)
+	}
+}
+
+// restore puts back what was removed, with what is in it.
+func (p *Pool) restore(s *span) {
+	p.add(s)
+	p.Occupied += s.filled()
+	p.Pinned += s.hole()
 }
 
 func (p *Pool) remove(i int, at format.Time) {
@@ -224,13 +254,16 @@ func (p *Pool) remove(i int, at format.Time) {
 	p.spans = append(p.spans[:i], p.spans[i+1:]...)
 	p.last = nil
 	if s.blocks > 0 {
-		p.stale = append(p.stale, stale{s.Address, s.end(), s.blocks, at})
+		p.stale = append(p.stale, stale{s, at})
 	}
 	if s.pool {
 		p.Segments -= s.Size
-		p.Occupied -= s.occupied
+		p.Occupied -= s.filled()
 		p.Pinned -= s.hole()
 		p.Count--
+		if f := p.tracker.OnEnd; f != nil {
+			f(p, s.Span)
+		}
 	}
 }
 
@@ -257,17 +290,15 @@ func (p *Pool) fill(s *span, n int64, sign int64) {
 		if sign < 0 {
 			return
 		}
-		s.pool = true
-		p.Segments += s.Size
-		p.Count++
+		p.begin(s)
 		if p.tracker.OnSegment != nil {
 			p.tracker.OnSegment(p.Owner, s.Span, s.object)
 		}
 	}
-	was, hole := s.occupied, s.hole()
+	was, hole := s.filled(), s.hole()
 	s.occupied = max(s.occupied+sign*n, 0)
 	s.blocks = max(s.blocks+sign, 0)
-	p.Occupied += s.occupied - was
+	p.Occupied += s.filled() - was
 	p.Pinned += s.hole() - hole
 }
 
@@ -275,7 +306,8 @@ func (p *Pool) fill(s *span, n int64, sign int64) {
 func (p *Pool) isStale(a *live.Allocation) bool {
 	for i := range p.stale {
 		s := &p.stale[i]
-		if a.Address >= s.from && a.Address < s.to && a.Time <= s.until {
+		if a.Address >= s.Address && a.Address < s.end() && a.Time <= s.until {
+			s.occupied = max(s.occupied-a.Size, 0)
 			if s.blocks--; s.blocks == 0 {
 				p.stale = append(p.stale[:i], p.stale[i+1:]...)
 			}

@@ -3,10 +3,8 @@ package segments
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand"
 	"reflect"
-	"slices"
 	"testing"
 
 	"github.com/gpurec/gpurec/analyze"
@@ -111,7 +109,7 @@ func TestLayout(t *testing.T) {
 2 Map thread=7 api=cuMemMap device=0 object=1 address=0x1000 size=4096
 3 Alloc thread=7 api=torch device=0 address=0x1000 size=512
 5 Unmap thread=7 api=cuMemUnmap address=0x1000 size=4096
-6 FreeFailed thread=7 api=cuMemUnmap address=0x1000 status=1
+6 FreeFailed thread=7 api=cuMemUnmap address=0x1000 size=4096 status=1
 `, "0x1000 4096: 512 occupied, 3584 pinned, largest 3584, pieces 1, blocks 1, holes [{4608 3584}]\n"},
 		{"a segment freed under its block, which is freed when another stands there", `
 1 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=4096
@@ -158,8 +156,11 @@ func TestLayout(t *testing.T) {
 func TestSumsAreTheLayouts(t *testing.T) {
 	compared := 0
 	for seed := range int64(30) {
-		tr := random(t, seed)
-		follow(t, tr, func(p *analyze.Pass, tr *Tracker, e *format.Event) {
+		b := formattest.New(t)
+		b.Process("random")
+		b.Device("G", 1<<20)
+		b.RandomPool(rand.New(rand.NewSource(seed)), 300)
+		follow(t, b.Trace(), func(p *analyze.Pass, tr *Tracker, e *format.Event) {
 			for _, pool := range tr.Pools() {
 				want := Total(tr.Layout(pool.Owner))
 				got := pool.Sums
@@ -174,78 +175,4 @@ func TestSumsAreTheLayouts(t *testing.T) {
 	if compared < 1000 {
 		t.Fatalf("compared %d times only", compared)
 	}
-}
-
-// random is a program with a pool: segments, mappings, and blocks in them that
-// do not overlap.
-func random(t *testing.T, seed int64) *format.Trace {
-	r := rand.New(rand.NewSource(seed))
-	b := formattest.New(t)
-	b.Process("random")
-	b.Device("G", 1<<20)
-	type span struct {
-		at     uint64
-		pages  int
-		handle uint64
-		blocks map[uint64]int64
-	}
-	var spans []*span
-	next, handle := uint64(0x100000), uint64(0)
-	for range 300 {
-		switch k := r.Intn(10); {
-		case k < 2:
-			s := &span{at: next, pages: 1 + r.Intn(4), blocks: map[uint64]int64{}}
-			b.Alloc(format.APIMemAlloc, s.at, int64(s.pages)*4096)
-			spans = append(spans, s)
-			next += uint64(s.pages+1) * 4096
-		case k < 3: // mappings that follow each other, one page each
-			s := &span{at: next, pages: 1 + r.Intn(4), handle: handle + 1, blocks: map[uint64]int64{}}
-			for i := range s.pages {
-				handle++
-				b.Alloc(format.APIMemCreate, handle, 4096)
-				e := b.Event(format.Map, format.APIMemMap)
-				e.Object, e.Address, e.Size = handle, s.at+uint64(i)*4096, 4096
-			}
-			spans = append(spans, s)
-			next += uint64(s.pages+1) * 4096
-		case k < 7 && len(spans) > 0: // a block in a 512-byte place of its own, or over pages
-			s := spans[r.Intn(len(spans))]
-			at, n := s.at+uint64(r.Intn(s.pages*8))*512, int64(1+r.Intn(512))
-			if r.Intn(4) == 0 {
-				n += int64(r.Intn(2)) * 4096
-			}
-			free := at+uint64(n) <= s.at+uint64(s.pages)*4096
-			for other, size := range s.blocks {
-				free = free && (at+uint64(n) <= other || other+uint64(size) <= at)
-			}
-			if free {
-				b.Alloc(format.APITorch, at, n)
-				s.blocks[at] = n
-			}
-		case k < 9 && len(spans) > 0:
-			s := spans[r.Intn(len(spans))]
-			if len(s.blocks) > 0 {
-				at := slices.Sorted(maps.Keys(s.blocks))[r.Intn(len(s.blocks))]
-				b.Free(format.APITorch, at)
-				delete(s.blocks, at)
-			}
-		case len(spans) > 0:
-			i := r.Intn(len(spans))
-			s := spans[i]
-			if len(s.blocks) > 0 {
-				continue
-			}
-			if s.handle == 0 {
-				b.Free(format.APIMemFree, s.at)
-			} else {
-				e := b.Event(format.Unmap, format.APIMemUnmap)
-				e.Address, e.Size = s.at, int64(s.pages)*4096
-				for i := range s.pages {
-					b.Event(format.Release, format.APIMemRelease).Object = s.handle + uint64(i)
-				}
-			}
-			spans = append(spans[:i], spans[i+1:]...)
-		}
-	}
-	return b.Trace()
 }

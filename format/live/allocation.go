@@ -196,7 +196,7 @@ func (s *State) resetDevice(e *format.Event) {
 	for at, m := range p.mappings {
 		if s.allocs[m.alloc].generation != m.generation {
 			p.resetMaps = append(p.resetMaps, unmapped{at, m})
-			delete(p.mappings, at)
+			s.dropMapping(p, at)
 		}
 	}
 }

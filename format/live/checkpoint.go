@@ -181,7 +181,7 @@ func (s *State) endLoading(e *format.Event, all bool) {
 					if a := &s.allocs[m.alloc]; a.generation == m.generation {
 						a.maps--
 					}
-					delete(p.mappings, at)
+					s.dropMapping(p, at)
 				}
 			}
 			for i := p.first; i != none; {
@@ -277,7 +277,7 @@ func (s *State) loadMapping(e *format.Event) {
 			p.mappings[e.Address] = m
 			return
 		}
-		delete(p.mappings, e.Address)
+		s.dropMapping(p, e.Address)
 		if a := &s.allocs[m.alloc]; a.generation == m.generation {
 			a.maps--
 		}

@@ -25,6 +25,11 @@ type State struct {
 	OnEnd      func(a *Allocation, e *format.Event) // e is what ended it: Free, Release, Unmap, Reset, ProcessEnd, an Alloc at its address, a CheckpointEnd without it
 	OnScopeEnd func(sc *Scope, e *format.Event)     // e is ScopeEnd; ProcessEnd or CheckpointEnd where its end is not in the trace
 
+	// Mappings of VMM handles that begin and end. When a process ends all it had
+	// do, and are not told.
+	OnMap   func(a *Allocation, address uint64, size int64)
+	OnUnmap func(p format.ProcessID, address uint64)
+
 	processes   map[format.ProcessID]*Process
 	lastProcess *Process
 	devices     map[format.Device]*Device

@@ -74,6 +74,16 @@ func (s *State) addMapping(p *Process, at uint64, size int64, i int32) {
 	a := &s.allocs[i]
 	a.maps++
 	p.mappings[at] = mapping{size, i, s.epoch, a.generation}
+	if s.OnMap != nil {
+		s.OnMap(a, at, size)
+	}
+}
+
+func (s *State) dropMapping(p *Process, at uint64) {
+	delete(p.mappings, at)
+	if s.OnUnmap != nil {
+		s.OnUnmap(p.ID, at)
+	}
 }
 
 // unmap ends the mappings that lie inside a range. They follow each other in
@@ -109,7 +119,7 @@ func (s *State) unmapScattered(p *Process, from, end uint64, e *format.Event) {
 }
 
 func (s *State) unmapOne(p *Process, at uint64, m mapping, e *format.Event) {
-	delete(p.mappings, at)
+	s.dropMapping(p, at)
 	a := &s.allocs[m.alloc]
 	if a.generation != m.generation {
 		return
