@@ -282,6 +282,9 @@ func (a *Answer) name(f *failure) {
 			out.Stack = append(out.Stack, fr.String())
 		}
 	}
+	if out.Memory.Segments > 0 {
+		out.SegsThen = fmt.Sprintf("gpuanalyze fragmentation --at %s %s", analyze.Exactly(out.At), analyze.Word(p.Trace.Path()))
+	}
 	out.LiveThen = fmt.Sprintf("gpuanalyze lines --at %s %s", analyze.Exactly(out.At), analyze.Word(p.Trace.Path()))
 }
 

@@ -23,6 +23,7 @@ func ask(t *testing.T, tr *format.Trace, q *analyze.Query) *Report {
 	r := a.Report(c)
 	for _, f := range r.Traces[0].Failures {
 		f.LiveThen = strings.Replace(f.LiveThen, r.Traces[0].Path, "small.gpurec", 1)
+		f.SegsThen = strings.Replace(f.SegsThen, r.Traces[0].Path, "small.gpurec", 1)
 	}
 	r.Traces[0].Path = "small.gpurec"
 	return r

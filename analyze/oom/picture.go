@@ -54,7 +54,8 @@ func (a *Answer) look(e *format.Event) *picture {
 	o := a.owner(e)
 	pic := &picture{owner: o, at: e.Time, freeing: map[threadKey]freeCall{}}
 	h := a.holding(o)
-	sums := a.segments.Sums(o)
+	layout := a.segments.Layout(o)
+	sums := segments.Total(layout)
 	layer := format.LayerDriver
 	if a.p.Pooled(o.Process) {
 		layer = format.LayerPool
@@ -68,7 +69,6 @@ func (a *Answer) look(e *format.Event) *picture {
 	if p := a.p.State.Process(o.Process); p != nil {
 		pic.asked, pic.lost = p.Acquired().Count > 0, p.Lost > 0
 	}
-	layout := a.segments.Layout(o)
 	for _, p := range a.p.State.Processes() {
 		a.work += p.LiveCount
 	}

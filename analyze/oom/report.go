@@ -59,7 +59,8 @@ type Failure struct {
 	Pins     []Pin    `json:"pins,omitempty"`
 	Causes   []Cause  `json:"causes"` // the first is the one that the headline names
 	Remedies []string `json:"remedies"`
-	LiveThen string   `json:"live_then"` // the command that shows all that was live
+	LiveThen string   `json:"live_then"`               // the command that shows all that was live
+	SegsThen string   `json:"segments_then,omitempty"` // the command that shows the pool's segments
 
 	start time.Time // of the recording
 }

@@ -146,6 +146,11 @@ func (f *Failure) write(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "    - see all that was live: %s\n", analyze.Line(f.LiveThen))
+	for _, c := range f.Causes {
+		if c.ID == Fragmentation || c.ID == Unreachable {
+			fmt.Fprintf(w, "    - see the segments: %s\n", analyze.Line(f.SegsThen))
+		}
+	}
 }
 
 func (f *Failure) refused() string {

@@ -46,6 +46,7 @@ func commands() []*command {
 		contextsCommand(),
 		devicesCommand(),
 		oomCommand(),
+		fragmentationCommand(),
 		leaksCommand(),
 		diffCommand(),
 		eventsCommand(),
