@@ -1,6 +1,7 @@
 package peak
 
 import (
+	"fmt"
 	"path"
 	"sort"
 	"strings"
@@ -122,23 +123,34 @@ func (a *Answer) partsOf(d format.Device, m *moment, at format.Time) *Parts {
 	if s.known {
 		add(Part{Name: PartOther, Bytes: s.rest, Inferred: !s.apart})
 	}
-	switch {
-	case !s.known:
-		ps.note("NVML did not tell processes apart, and no reading is older than the program: contexts, modules and other processes are unexplained")
-	case !s.apart:
-		ps.note("NVML did not tell processes apart: others are taken to have what was used before the program began")
-	}
-	if m.without(s) > 0 {
-		ps.note("at the reading a process had taken nothing yet: its context may not have been there, and is not in the sum")
-	}
 	if ps.Reserved != nil {
 		add(Part{Name: PartReserved, Bytes: *ps.Reserved})
 	}
 	ps.Rows = append(ps.Rows, Part{Name: PartUnexplained, Bytes: left})
+	m.note(ps, s)
 	return ps
 }
 
-func (ps *Parts) note(s string) { ps.Notes = append(ps.Notes, s) }
+// note says what the parts cannot tell.
+func (m *moment) note(ps *Parts, s *said) {
+	note := func(f string, a ...any) { ps.Notes = append(ps.Notes, fmt.Sprintf(f, a...)) }
+	switch {
+	case !s.known:
+		note("NVML did not tell processes apart, and no reading is older than the program: contexts, modules and other processes are unexplained")
+	case !s.apart:
+		note("NVML did not tell processes apart: others are taken to have what was used before the program began")
+	}
+	managed := int64(0)
+	for i := range m.procs {
+		managed += m.procs[i].physical.managed
+	}
+	if managed > 0 {
+		note("%d bytes of managed memory are in no part of their own: how much of it was on the device is not recorded", managed)
+	}
+	if m.without(s) > 0 {
+		note("at the reading a process had taken nothing yet: its context may not have been there, and is not in the sum")
+	}
+}
 
 // addRecorded adds what events say.
 func (a *Answer) addRecorded(d format.Device, m *moment, add func(Part)) {

@@ -242,7 +242,7 @@ func TestSums(t *testing.T) {
 			if d.Tree.Used != d.Used || d.Tree.Acquired != d.Acquired {
 				t.Errorf("seed %d: the tree has %d and %d, want %d and %d", seed, d.Tree.Used, d.Tree.Acquired, d.Used, d.Acquired)
 			}
-			for name, rows := range map[string][]*tree.Row{"lines": d.Lines, "own lines": d.OwnLines, "functions": d.Functions, "scopes": d.Scopes, "sizes": d.Sizes} {
+			for name, rows := range map[string][]*tree.Row{"lines": d.Lines, "own lines": d.OwnLines, "functions": d.Functions, "scopes": d.Scopes, "sizes": d.Sizes, "processes": d.Processes} {
 				var used, acquired, blocks int64
 				for _, row := range rows {
 					used, acquired, blocks = used+row.Used, acquired+row.Acquired, blocks+row.Blocks

@@ -41,6 +41,7 @@ type Device struct {
 	Functions []*tree.Row   `json:"functions"`
 	Scopes    []*tree.Row   `json:"scopes"`
 	Sizes     []*tree.Row   `json:"sizes"`
+	Processes []*tree.Row   `json:"processes"`
 	Tree      *tree.Node    `json:"tree"`
 }
 
@@ -99,7 +100,7 @@ func (a *Answer) device(trace string, id format.Device, h *tree.High) *Device {
 	each(func(k tree.Key, _ tree.Amount) { holds[k.Process] = true })
 	d.Open = a.scopes(m.open, holds)
 	for by, to := range map[tree.By]*[]*tree.Row{tree.ByLine: &d.Lines, tree.ByOwnLine: &d.OwnLines, tree.ByFunction: &d.Functions,
-		tree.ByScope: &d.Scopes, tree.BySize: &d.Sizes} {
+		tree.ByScope: &d.Scopes, tree.BySize: &d.Sizes, tree.ByProcess: &d.Processes} {
 		*to = each.Flat(by, defs, a.paths)
 	}
 	t := each.Tree(a.maxDepth, defs)

@@ -81,8 +81,9 @@ func (d *Device) write(b *bufio.Writer, x Text) {
 		{tree.ByFunction, "by function", d.Functions},
 		{tree.ByScope, "by context", d.Scopes},
 		{tree.BySize, "by size of allocation", d.Sizes},
+		{tree.ByProcess, "by process", d.Processes},
 	} {
-		if x.By == "all" || x.By == t.by.String() {
+		if x.By == t.by.String() || x.By == "all" && (t.by != tree.ByProcess || len(t.rows) > 1) {
 			fmt.Fprintf(b, "\n%s\n", t.title)
 			tree.WriteRows(b, t.by, t.rows, x.Top)
 		}

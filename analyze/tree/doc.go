@@ -1,5 +1,5 @@
 // Package tree groups what was live: as a tree of lines, and flat by line, own
-// line, function, scope and size. It is no answer; peak, oom, leaks and others
+// line, function, scope, size and process. It is no answer; peak, oom, leaks and others
 // share it.
 //
 //	tree.go   Tree, Node: stacks as a tree of lines

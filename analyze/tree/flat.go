@@ -17,10 +17,13 @@ const (
 	ByFunction           // innermost function, whatever its line
 	ByScope              // path of scopes
 	BySize               // size class
+	ByProcess            // pid
 	byCount
 )
 
-func (b By) String() string { return [...]string{"line", "own-line", "function", "scope", "size"}[b] }
+func (b By) String() string {
+	return [...]string{"line", "own-line", "function", "scope", "size", "process"}[b]
+}
 
 // ParseBy reads the name of a grouping.
 func ParseBy(s string) (By, error) {
@@ -34,11 +37,11 @@ func ParseBy(s string) (By, error) {
 	return 0, fmt.Errorf("%q is none of %s", s, strings.Join(names, ", "))
 }
 
-// A Row is one line, function, scope or size class. Used, Acquired and Blocks of
+// A Row is one line, function, scope, size class or process. Used, Acquired and Blocks of
 // all rows add up to the total. By line and function OnStack is what was taken
 // there or in what it called, so the same byte stands in several rows.
 type Row struct {
-	Name     string `json:"name"` // file:line:function, file:function, a path of scopes, a range of sizes
+	Name     string `json:"name"` // file:line:function, file:function, a path of scopes, a range of sizes, pid N
 	Used     int64  `json:"used"`
 	Acquired int64  `json:"acquired"`
 	Blocks   int64  `json:"blocks"`
@@ -107,6 +110,9 @@ func (f *flat) add(k Key, a Amount) {
 		name = f.paths.Label(k.Path)
 	case BySize:
 		name = k.Size.String()
+	case ByProcess:
+		p, _ := f.defs.Process(k.Process)
+		name = fmt.Sprintf("pid %d", p.PID)
 	default:
 		n := f.names(k.Stack)
 		name = n.own

@@ -38,7 +38,7 @@ remainder.`,
 
 func runPeak(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	a := newAnalysis(peakCommand(), stdout)
-	by := a.String("by", "all", "only `parts|tree|line|own-line|function|scope|size`")
+	by := a.String("by", "all", "only `parts|tree|line|own-line|function|scope|size|process`")
 	top := a.Int("top", 10, "this many `ROWS` of each table; 0 is all")
 	depth := a.Int("max-depth", 0, "keep the root and the outermost lines down to this `DEPTH`; the root is 1; 0 keeps all")
 	q, traces, err := a.query(args)
@@ -46,7 +46,7 @@ func runPeak(ctx context.Context, stdout, stderr io.Writer, args []string) error
 		return err
 	}
 	if _, err := tree.ParseBy(*by); err != nil && *by != "all" && *by != "parts" && *by != "tree" {
-		return usagef("--by %s: it is parts, tree, line, own-line, function, scope or size", *by)
+		return usagef("--by %s: it is parts, tree, line, own-line, function, scope, size or process", *by)
 	}
 	if *top < 0 {
 		return usagef("--top %d: it is a number of rows, or 0 for all", *top)

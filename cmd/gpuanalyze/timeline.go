@@ -39,7 +39,7 @@ func runTimeline(ctx context.Context, stdout, stderr io.Writer, args []string) e
 	a := newAnalysis(timelineCommand(), stdout)
 	by := a.String("by", "device", "a series for each `device|layer|class|process|scope|line|own-line|function`")
 	curve := a.String("curve", "used", "`used|acquired|nvml`")
-	points := a.Int("points", 100, "at most this `NUMBER` of buckets")
+	points := a.Int("points", 64, "at most this `NUMBER` of buckets; a plot is as wide")
 	top := a.Int("top", 10, "at most this `NUMBER` of series by scope, line, own-line and function; 0 is all")
 	rows := a.Bool("rows", false, "print a row for each series and bucket")
 	q, traces, err := a.query(args)
