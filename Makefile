@@ -57,7 +57,7 @@ test-c:
 # The Python package on each CPython the machine has, and the comparer of the
 # H200's evidence.
 test-python:
-	@for v in 3.9 3.10 3.11 3.12 3.13; do \
+	@for v in 3.9 3.10 3.11 3.12 3.13 3.14; do \
 		found=; \
 		for p in python$$v $$HOME/.pyenv/versions/$$v.*/bin/python3; do \
 			if [ -z "$$found" ] && "$$p" -c 0 2>/dev/null; then found=$$p; fi; \

@@ -168,7 +168,7 @@ func (s *suite) pythons() (out [][2]string) {
 	}
 	try("python3")
 	if home, err := os.UserHomeDir(); err == nil && !s.gpu {
-		for _, v := range []string{"3.11", "3.12", "3.13"} {
+		for _, v := range []string{"3.11", "3.12", "3.13", "3.14"} {
 			if found, _ := filepath.Glob(filepath.Join(home, ".pyenv/versions", v+".*/bin/python3")); len(found) > 0 {
 				try(found[0])
 			}

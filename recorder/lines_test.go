@@ -44,7 +44,7 @@ func TestLineTables(t *testing.T) {
 			checked[w[0]]++
 		}
 	}
-	for _, v := range []string{"3.9", "3.10", "3.11", "3.12", "3.13"} {
+	for _, v := range []string{"3.9", "3.10", "3.11", "3.12", "3.13", "3.14"} {
 		if checked[v] < 200 {
 			t.Errorf("Python %s: only %d offsets compared", v, checked[v])
 		}
@@ -55,7 +55,7 @@ func TestLineTables(t *testing.T) {
 // behind it unknown, and nothing is read outside.
 func TestLineTablesCut(t *testing.T) {
 	table := []byte{0x80 | 11<<3, 0, 0, 0x80 | 13<<3, 0x41, 0x01, 0x80 | 14<<3 | 1, 4, 0, 0, 0, 0x80 | 15<<3}
-	for _, python := range []uint16{0x0309, 0x030a, 0x030b, 0x030d} {
+	for _, python := range []uint16{0x0309, 0x030a, 0x030b, 0x030d, 0x030e} {
 		for n := range len(table) {
 			whole := lineTable{first: 10, python: python, table: table}
 			cut := lineTable{first: 10, python: python, table: table[:n], cut: true}

@@ -101,8 +101,9 @@ void burst_shared(unsigned events)
 
 /* ---- the walk ---------------------------------------------------------------- */
 
-/* Where CPython 3.11 and 3.12 keep the frame: thread state → _PyCFrame → frame. */
-static int previous_at, code_at, instruction_at, frame_at;
+/* Where CPython keeps the frame: thread state → frame, before 3.13 with a
+ * _PyCFrame in between, whose place of the frame is frame_at. */
+static int state_at, frame_at, previous_at, code_at, instruction_at;
 static void *(*thread_state)(void);
 
 int burst_can_walk(void)
@@ -113,13 +114,17 @@ int burst_can_walk(void)
 	memcpy(&thread_state, &get, sizeof get);
 	if (get == NULL || version == NULL)
 		return 0;
-	if (strncmp(text(), "3.11.", 5) == 0)
-		frame_at = 8, previous_at = 48, code_at = 32, instruction_at = 56;
-	else if (strncmp(text(), "3.12.", 5) == 0)
-		frame_at = 0, previous_at = 8, code_at = 0, instruction_at = 56;
-	else
-		return 0;
-	return 1;
+	static const struct {
+		char version[6];
+		int state, frame, previous, code, instruction;
+	} layouts[] = {{"3.11.", 56, 8, 48, 32, 56}, {"3.12.", 56, 0, 8, 0, 56}, {"3.13.", 72, -1, 8, 0, 56}, {"3.14.", 72, -1, 8, 0, 56}};
+	for (unsigned i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
+		if (strncmp(text(), layouts[i].version, 5) == 0) {
+			state_at = layouts[i].state, frame_at = layouts[i].frame, previous_at = layouts[i].previous;
+			code_at = layouts[i].code, instruction_at = layouts[i].instruction;
+			return 1;
+		}
+	return 0;
 }
 
 #define WORD(p, at) (*(const uint64_t *)((const char *)(p) + (at)))
@@ -130,7 +135,9 @@ void burst_walk(unsigned events)
 {
 	uint64_t sum = 0;
 	for (unsigned i = 0; i < events; i++) {
-		uint64_t f = WORD(WORD(thread_state(), 56), frame_at);
+		uint64_t f = WORD(thread_state(), state_at);
+		if (frame_at >= 0)
+			f = WORD(f, frame_at);
 		for (; f != 0; f = WORD(f, previous_at))
 			sum += WORD(f, code_at) ^ WORD(f, instruction_at);
 	}
