@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gpurec/gpurec/format/formattest"
@@ -89,5 +90,38 @@ func answer(t *testing.T, into any, name, dir string, flags ...string) {
 	}
 	if err := json.Unmarshal([]byte(out), into); err != nil {
 		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+func TestPeakAndTimelineUsage(t *testing.T) {
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"peak", "--by", "color"}, "--by color"},
+		{[]string{"peak", "--top", "-1"}, "--top -1"},
+		{[]string{"timeline", "--by", "color"}, "--by"},
+		{[]string{"timeline", "--curve", "free"}, "--curve"},
+		{[]string{"timeline", "--curve", "nvml", "--by", "line"}, "--by device only"},
+		{[]string{"timeline", "--points", "0"}, "--points 0"},
+		{[]string{"timeline", "--points", "10001"}, "it is 1 to 10000"},
+		{[]string{"timeline", "--top", "-2"}, "--top -2"},
+		{[]string{"timeline", "--rows", "--json"}, "exclude each other"},
+	} {
+		code, stdout, stderr := command1(t, append(row.args, filepath.Join(h200, "cupy.gpurec"))...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, row.want) {
+			t.Errorf("%v: exit %d, %q, %q", row.args, code, stdout, stderr)
+		}
+	}
+}
+
+// Of a trace that lost events the answers are partial, and say so.
+func TestPeakAndTimelineOfPartial(t *testing.T) {
+	dir := formattest.Text(t, traceText+"6000000 Lost thread=7 size=3\n").Path()
+	for _, name := range []string{"peak", "timeline"} {
+		code, stdout, stderr := command1(t, name, dir)
+		if code != exitPartial || stdout == "" || !strings.Contains(stderr, "3 events lost") {
+			t.Errorf("%s: exit %d, %q", name, code, stderr)
+		}
 	}
 }
