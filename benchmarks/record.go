@@ -71,24 +71,68 @@ func size(trace, name string) (n int64, err error) {
 
 // record is the recorder: drained, ordered, interned, folded, compressed and on
 // disk, in CPU time an event, against arrow's own writer with the same batches:
-// the same columns and rows, zstd, into a file.
+// the same columns and rows, zstd, into a file. What a recording of one event
+// takes is taken off: start and end are in the table of commands.
 func record(s *suite) error {
 	events := 1_000_000
 	if s.quick {
 		events = 300_000
 	}
 	for range s.rounds(5) {
+		base, err := s.replayCPU("record", 1)
+		if err != nil {
+			return err
+		}
 		r, err := s.runReplay("record", "-events", strconv.Itoa(events))
 		if err != nil {
 			return err
 		}
-		s.sheet.put("Record", ours, r.events, float64(r.cpu.Nanoseconds())/float64(r.events), "cpu-ns/op", float64(r.bytes)/float64(r.events), "B/event")
+		each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / float64(r.events) }
+		s.sheet.put("Record", ours, r.events, each(r.cpu-base), "cpu-ns/op", float64(r.bytes)/float64(r.events), "B/event")
+		s.sheet.put("Record", "gpurec-with-start", r.events, each(r.cpu), "cpu-ns/op")
 		cpu, bytes, err := s.rewrite(filepath.Join(r.trace, "00000", "events.arrow"))
 		if err != nil {
 			return err
 		}
-		s.sheet.put("Record", "arrow-zstd", r.events, float64(cpu.Nanoseconds())/float64(r.events), "cpu-ns/op", float64(bytes)/float64(r.events), "B/event")
+		s.sheet.put("Record", "arrow-zstd", r.events, each(cpu), "cpu-ns/op", float64(bytes)/float64(r.events), "B/event")
 		os.RemoveAll(r.trace)
+	}
+	return nil
+}
+
+// replayCPU is the CPU time of a recording of so many events.
+func (s *suite) replayCPU(name string, events int) (time.Duration, error) {
+	r, err := s.runReplay(name, "-events", strconv.Itoa(events))
+	os.RemoveAll(r.trace)
+	return r.cpu, err
+}
+
+// flat is whether an event of a long recording takes the recorder longer than
+// one of a short: a table that fills up or a list that gets longer would show.
+// The live set and the stacks are the same ones again and again, so what is
+// left to grow is what the recorder keeps. The first tenth of the short one, in
+// which memory is taken for the first time, is taken off.
+func flat(s *suite) error {
+	few, many := 1_000_000, 10_000_000
+	if s.quick {
+		few, many = few/5, many/5
+	}
+	first := few / 10
+	for range s.fewer(5) {
+		base, err := s.replayCPU("flat", first)
+		if err != nil {
+			return err
+		}
+		for _, v := range []struct {
+			who    string
+			events int
+		}{{ours, many}, {"gpurec-of-a-tenth", few}} {
+			cpu, err := s.replayCPU("flat", v.events)
+			if err != nil {
+				return err
+			}
+			s.sheet.put(fmt.Sprintf("RecordFlat/events=%d", many), v.who, v.events-first, float64((cpu-base).Nanoseconds())/float64(v.events-first), "cpu-ns/op")
+		}
 	}
 	return nil
 }
