@@ -118,7 +118,7 @@ func TestFlippedBytes(t *testing.T) {
 		if err := os.WriteFile(path, flipped, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []string{"lines", "summary", "contexts", "leaks", "stats"} {
+		for _, c := range []string{"lines", "summary", "contexts", "leaks", "stats", "ranks"} {
 			var stdout, stderr bytes.Buffer
 			code := run(context.Background(), &stdout, &stderr, []string{c, dir})
 			outcomes[fmt.Sprint(code)]++

@@ -52,6 +52,7 @@ func commands() []*command {
 		eventsCommand(),
 		verifyCommand(),
 		statsCommand(),
+		ranksCommand(),
 		sliceCommand(),
 		exportCommand(),
 		importCommand(),

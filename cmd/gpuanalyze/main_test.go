@@ -179,7 +179,7 @@ func TestExamples(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	tr := formattest.Text(t, traceText).Path()
-	for _, c := range []string{"summary", "lines", "contexts", "leaks", "stats"} {
+	for _, c := range []string{"summary", "lines", "contexts", "leaks", "stats", "ranks"} {
 		code, stdout, _ := command1(t, c, "--json", tr)
 		var v struct{ Completeness struct{ Complete bool } }
 		if err := json.Unmarshal([]byte(stdout), &v); code != 0 || err != nil || !v.Completeness.Complete {

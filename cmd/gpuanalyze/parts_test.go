@@ -137,8 +137,11 @@ func TestPartsDoNotMatter(t *testing.T) {
 		for _, args := range []string{"lines", "lines --at peak", "lines --at end", "lines --at 7ms", "lines --at peak --from 4ms --to 9ms",
 			"lines --scope scope1#3", "lines --at peak --device 1", "contexts", "contexts --curve acquired", "contexts --curve nvml",
 			"contexts --units fastai --curve used", "contexts --by name", "contexts --device 0 --json", "contexts --from scope:scope1#4 --to 12ms",
+			"peak", "peak --json", "peak --json --device 1 --from 4ms --to 9ms", "peak --from scope:scope1#4 --process 101",
+			"timeline --json", "timeline --json --by layer", "timeline --json --by class", "timeline --json --by process --curve acquired", "timeline --json --by scope --top 0",
+			"timeline --json --by line --from 4ms --to 9ms", "timeline --rows --by own-line --points 7", "timeline --json --curve nvml",
 			"leaks", "leaks --json --by function", "leaks --from 5ms --per scope1", "leaks --scope scope1#3",
-			"stats", "stats --json", "stats --from 5ms --to 9ms",
+			"stats", "stats --json", "stats --from 5ms --to 9ms", "ranks --json", "ranks --from 5ms",
 			"diff --json --a ..7ms --b 7ms..", "diff --a process:101 --b process:102", "diff --layer driver --a scope:scope1#2..scope:scope1#4 --b 9ms..",
 			"summary", "summary --json", "summary --process 101", "summary --from 5ms"} {
 			a, b := strings.Fields(args), strings.Fields(args)
@@ -193,7 +196,7 @@ func TestOldPartsDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, args := range []string{"lines --at end", "lines --at peak --from 12ms", "contexts --from 12ms", "contexts --from 12ms --curve acquired"} {
+		for _, args := range []string{"lines --at end", "lines --at peak --from 12ms", "peak --from 12ms --by tree", "timeline --from 12ms", "timeline --from 12ms --by process", "contexts --from 12ms", "contexts --from 12ms --curve acquired"} {
 			_, out1, _ := command1(t, append(strings.Fields(args), whole)...)
 			code, out2, stderr := command1(t, append(strings.Fields(args), thin)...)
 			// Names count from what there is.
@@ -234,7 +237,7 @@ func TestPartsMissing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, args := range []string{"summary", "lines", "lines --at peak", "lines --at end", "contexts", "devices", "leaks", "stats", "diff --a 0s..1ms", "events", "events --from 0s", "slice -o " + t.TempDir() + "/x.gpurec", "export -o " + t.TempDir() + "/x.arrow"} {
+			for _, args := range []string{"summary", "lines", "lines --at peak", "lines --at end", "contexts", "devices", "leaks", "stats", "ranks", "diff --a 0s..1ms", "events", "events --from 0s", "slice -o " + t.TempDir() + "/x.gpurec", "export -o " + t.TempDir() + "/x.arrow"} {
 				code, stdout, stderr := command1(t, append(strings.Fields(args), dir)...)
 				if code != row.code || !strings.Contains(stdout+stderr, row.words) {
 					t.Errorf("%s: exit %d, want %d with %q\n%s%s", args, code, row.code, row.words, stdout, stderr)

@@ -1,0 +1,198 @@
+package ranks
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
+)
+
+// An Answer is a Report in the making.
+type Answer struct {
+	ranks []*Rank
+	plain []string
+
+	p      *analyze.Pass
+	mine   map[format.ProcessID]*Rank
+	order  []*Rank
+	traces []int // of each rank, for completeness
+	trace  int
+	scopes map[format.ScopeID]string // open ones: name#n
+	counts map[countKey]int
+}
+
+type countKey struct {
+	process format.ProcessID
+	name    format.NameID
+}
+
+// New returns an answer.
+func New() *Answer { return &Answer{} }
+
+func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
+
+func (a *Answer) Begin(p *analyze.Pass) error {
+	a.p, a.mine, a.order = p, map[format.ProcessID]*Rank{}, nil
+	a.scopes, a.counts = map[format.ScopeID]string{}, map[countKey]int{}
+	p.CountOnly(analyze.ByAll)
+	p.State.OnEnd = a.end
+	p.State.OnScopeEnd = a.scopeEnds
+	return nil
+}
+
+func (a *Answer) Enter(p *analyze.Pass) {
+	if p.Windowed() {
+		p.State.ResetPeaks()
+	}
+}
+
+func (a *Answer) Sample(*analyze.Pass, *format.Sample) error { return nil }
+
+func (a *Answer) rank(id format.ProcessID) *Rank {
+	r := a.mine[id]
+	if r == nil {
+		r = &Rank{process: id, Devices: []Device{}}
+		a.mine[id] = r
+		a.order = append(a.order, r)
+	}
+	return r
+}
+
+// end keeps what a process held just before it ended.
+func (a *Answer) end(al *live.Allocation, e *format.Event) {
+	if e.Kind == format.ProcessEnd && al.Counted && al.Class == format.ClassDevice && al.Layer == a.usedLayer(al.Process) {
+		a.rank(al.Process).Live += al.Bytes()
+	}
+}
+
+func (a *Answer) usedLayer(id format.ProcessID) format.Layer {
+	if a.p.Pooled(id) {
+		return format.LayerPool
+	}
+	return format.LayerDriver
+}
+
+// scopeEnds keeps what was open when a process ended.
+func (a *Answer) scopeEnds(sc *live.Scope, e *format.Event) {
+	if label, known := a.scopes[sc.ID]; known && e.Kind == format.ProcessEnd {
+		r := a.rank(sc.Process)
+		r.Doing = append(r.Doing, label)
+	}
+	delete(a.scopes, sc.ID)
+}
+
+func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
+	switch e.Kind {
+	case format.ScopeBegin, format.LiveScope:
+		if _, known := a.scopes[e.Scope]; !known { // a checkpoint names it again
+			k := countKey{e.Process, e.Name}
+			a.counts[k]++
+			a.scopes[e.Scope] = fmt.Sprintf("%s#%d", p.Defs.Name(e.Name), a.counts[k])
+		}
+	case format.ProcessEnd:
+		r := a.rank(e.Process)
+		at := a.wall(e.Time)
+		r.End = &at
+		if e.Status != format.Unknown {
+			status := e.Status
+			r.Status = &status
+		}
+	case format.AllocFailed:
+		if p.In && p.Matches(e, analyze.ByAll) {
+			a.failed(e)
+		}
+	}
+	return nil
+}
+
+// outOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
+const outOfMemory = 2
+
+// failed looks for the report of a pool that gave up: of PyTorch, of CuPy. The
+// driver may refuse a pool and the pool find room elsewhere.
+func (a *Answer) failed(e *format.Event) {
+	r := a.rank(e.Process)
+	gaveUp := e.API == format.APITorchOOM || e.Status == outOfMemory && e.Layer == a.usedLayer(e.Process) && e.Flags&format.FlagEcho == 0
+	if gaveUp && r.OOM == nil {
+		at := a.wall(e.Time)
+		r.OOM = &at
+		const most = 64 // a file may claim that scopes are each other's parents
+		for sc := a.p.State.Scope(e.Scope); sc != nil && len(r.OOMIn) < most; sc = a.p.State.Scope(sc.Parent) {
+			r.OOMIn = append(r.OOMIn, a.scopes[sc.ID])
+		}
+		slices.Reverse(r.OOMIn)
+	}
+}
+
+func (a *Answer) wall(t format.Time) time.Time {
+	m := a.p.Trace.Meta()
+	return m.Start.Add(time.Duration(t - m.Monotonic)).UTC()
+}
+
+func (a *Answer) End(p *analyze.Pass) error {
+	for _, sc := range p.State.Scopes() {
+		if label, known := a.scopes[sc.ID]; known {
+			r := a.rank(sc.Process)
+			r.Doing = append(r.Doing, label)
+		}
+	}
+	for _, q := range p.State.Processes() {
+		used, _ := p.State.Used(q)
+		acquired := q.Acquired()
+		if used.Peak == 0 && acquired.Peak == 0 && q.Failed == 0 || !p.Matches(&format.Event{Process: q.ID}, analyze.ByProcess) {
+			continue
+		}
+		r := a.rank(q.ID)
+		r.Used, r.Acquired, r.Failed = a.peak(used), a.peak(acquired), q.Failed
+		if r.End == nil {
+			r.Live = used.Now
+		}
+		seen := map[format.Device]bool{}
+		for _, acc := range q.Accounts() {
+			if acc.Peak > 0 && acc.Device != format.NoDevice && !seen[acc.Device] {
+				seen[acc.Device] = true
+				d, _ := p.Defs.Device(acc.Device)
+				r.Devices = append(r.Devices, Device{acc.Device, d.UUID})
+			}
+		}
+		d, known := p.Defs.Process(q.ID)
+		if known && d.Rank >= 0 {
+			r.Rank = &d.Rank
+		}
+		r.PID, r.Trace, r.Host = d.PID, p.Trace.Path(), p.Trace.Meta().Host
+		if !p.Pooled(q.ID) && acquired.Count > 0 {
+			a.plain = append(a.plain, fmt.Sprint(d.PID))
+		}
+		a.ranks = append(a.ranks, r)
+		a.traces = append(a.traces, a.trace)
+	}
+	a.trace++
+	return nil
+}
+
+func (a *Answer) peak(c live.Curve) Peak {
+	if c.Peak == 0 {
+		return Peak{}
+	}
+	return Peak{c.Peak, a.p.Since(c.PeakAt)}
+}
+
+// Report is the answer, after the pass.
+func (a *Answer) Report(c *analyze.Completeness) *Report {
+	c.UsedIsDriver(a.plain)
+	r := &Report{Completeness: c, Rules: Rules{fewest, deviations, percent}, Ranks: []*Rank{}}
+	for i, one := range a.ranks {
+		one.Complete = c.Whole(a.traces[i])
+		r.Ranks = append(r.Ranks, one)
+	}
+	sort.SliceStable(r.Ranks, func(i, j int) bool {
+		x, y := r.Ranks[i].Rank, r.Ranks[j].Rank
+		return x != nil && (y == nil || *x < *y)
+	})
+	r.judge()
+	return r
+}
