@@ -210,9 +210,12 @@ static struct thread *take(void)
 		struct thread *t = __atomic_load_n(&table[i], __ATOMIC_ACQUIRE);
 		if (t && __atomic_load_n(&taken[i], __ATOMIC_RELAXED) == 0 &&
 		    __atomic_compare_exchange_n(&taken[i], &no, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-			t->slot = i;
-			if (t->lane == NULL && spare[i] != NULL)
-				gpurec_lane_take(t, spare[i]);
+			gpurec_lane *lane = spare[i];
+			if (lane != NULL) { /* a new block: reading it before it is written would be a second page fault */
+				spare[i] = NULL;
+				t->slot = i;
+				gpurec_lane_take(t, lane);
+			}
 			return t;
 		}
 	}
