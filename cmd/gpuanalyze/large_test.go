@@ -31,7 +31,7 @@ part
 1300 Alloc thread=7 api=cupy device=1 address=0x2 object=0x6 size=100 stack=10
 `)).Path()
 	seen := 0
-	for _, args := range []string{"summary", "lines", "lines --at peak", "peak", "timeline --by line", "timeline --by scope --rows", "contexts", "contexts --by name", "contexts --units fastai --curve used", "devices", "verify", "leaks", "leaks --by function", "stats", "ranks", "lines --scope x"} {
+	for _, args := range []string{"summary", "lines", "lines --at peak", "peak --by line", "timeline --by line", "timeline --by scope", "contexts", "contexts --by name", "contexts --units fastai --curve used", "devices", "verify", "leaks", "leaks --by function", "stats", "ranks", "lines --scope x"} {
 		code, stdout, stderr := command1(t, append(strings.Fields(args), dir)...)
 		if code != exitPartial && args != "lines --scope x" || len(stdout) > 20000 || len(stderr) > 20000 || !strings.Contains(stdout+stderr, "nnn…") {
 			t.Errorf("%s: exit %d, %d and %d characters, %.300q", args, code, len(stdout), len(stderr), stdout)
@@ -44,7 +44,7 @@ part
 		}
 		seen++
 	}
-	if seen != 20 {
+	if seen != 23 {
 		t.Errorf("%d commands", seen)
 	}
 }

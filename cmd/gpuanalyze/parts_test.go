@@ -199,7 +199,11 @@ func TestOldPartsDeleted(t *testing.T) {
 		for _, args := range []string{"lines --at end", "lines --at peak --from 12ms", "peak --from 12ms --by tree", "timeline --from 12ms", "timeline --from 12ms --by process", "contexts --from 12ms", "contexts --from 12ms --curve acquired"} {
 			_, out1, _ := command1(t, append(strings.Fields(args), whole)...)
 			code, out2, stderr := command1(t, append(strings.Fields(args), thin)...)
-			// Names count from what there is.
+			// Names count from what there is, and what has ended around a scope is not known.
+			if strings.HasPrefix(args, "peak") {
+				open := regexp.MustCompile(`(?m)^ *open then: .*$`)
+				out1, out2 = open.ReplaceAllString(out1, "open"), open.ReplaceAllString(out2, "open")
+			}
 			if strings.HasPrefix(args, "contexts") {
 				n := regexp.MustCompile(`(?m)^(\s*\S+(?: \(since reset \d+\))?) +\d+`)
 				out1, out2 = n.ReplaceAllString(out1, "$1"), n.ReplaceAllString(out2, "$1")
