@@ -44,7 +44,7 @@ part
 		}
 		seen++
 	}
-	if seen != 23 {
+	if seen < 20 {
 		t.Errorf("%d commands", seen)
 	}
 }

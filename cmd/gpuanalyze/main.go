@@ -49,10 +49,10 @@ func commands() []*command {
 		fragmentationCommand(),
 		leaksCommand(),
 		diffCommand(),
+		ranksCommand(),
+		statsCommand(),
 		eventsCommand(),
 		verifyCommand(),
-		statsCommand(),
-		ranksCommand(),
 		sliceCommand(),
 		exportCommand(),
 		importCommand(),
@@ -182,7 +182,7 @@ func (c *command) usage() string { return "gpuanalyze " + c.name + " [flags] " +
 func writeHelp(w io.Writer) {
 	fmt.Fprint(w, "gpuanalyze answers from traces that gpurec recorded.\n\nusage: gpuanalyze COMMAND [flags] TRACE...\n\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.short)
+		fmt.Fprintf(w, "  %-13s %s\n", c.name, c.short)
 	}
 	fmt.Fprint(w, "\nexit status: 0 answered, 1 failed, 2 wrong usage, 3 answered but events are missing, 4 more than --fail-above, 130 interrupted\ngpuanalyze COMMAND --help says more, gpuanalyze --version which one this is\n")
 }
