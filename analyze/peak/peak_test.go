@@ -116,6 +116,27 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// What is highest when a window begins is so from its begin on.
+func TestPeakAtTheBegin(t *testing.T) {
+	const text = "process 1 pid=1 command=x\nname 1 \"s\"\npart\n1000 Alloc thread=1 api=torch device=0 address=0x10 size=70\n" +
+		"5000 ScopeBegin thread=1 api=nvtx scope=1 name=1\n6000 Alloc thread=1 api=torch device=0 address=0x20 size=7\n7000 Free thread=1 api=torch address=0x20\n8000 Mark thread=1 name=1\n"
+	for from, want := range map[string][2]int64{"": {77, 6000}, "3us": {77, 6000}, "6.5us": {77, 6500}, "7.5us": {70, 7500}, "scope:s": {77, 6000}} {
+		var q analyze.Query
+		if from != "" {
+			q.From = at(t, from)
+		}
+		d := ask(t, &q, formattest.Text(t, text)).Devices[0]
+		if d.Used != want[0] || d.At != want[1] {
+			t.Errorf("from %q: %d at %d, want %v", from, d.Used, d.At, want)
+		}
+	}
+	q := analyze.Query{From: at(t, "scope:s")}
+	d := ask(t, &q, formattest.Text(t, strings.Replace(text, "size=7\n", "size=0\n", 1))).Devices[0]
+	if d.Used != 70 || d.At != 5000 {
+		t.Errorf("a scope in which nothing is taken: %d at %d", d.Used, d.At)
+	}
+}
+
 func TestEmpty(t *testing.T) {
 	r := ask(t, &analyze.Query{}, formattest.Text(t, "part\n"))
 	if got := text(t, r, "all", 10); got != "no device memory was live at any moment\n" {

@@ -216,9 +216,10 @@ func (a *Answer) move(e *entry, n int64) {
 	}
 }
 
-// Enter begins the window with what is live then. Samples may have begun it.
+// Enter begins the window with what is live then. Samples may have begun it; a
+// scope's begins with its first event.
 func (a *Answer) Enter(p *analyze.Pass) {
-	if a.grid == nil {
+	if _, known := p.From(); a.grid == nil && (known || !p.Windowed()) {
 		a.enter(p, p.State.Now())
 	}
 }
@@ -244,6 +245,9 @@ func (a *Answer) enter(p *analyze.Pass, now format.Time) {
 
 func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 	a.paths.Event(e, p.Defs)
+	if a.grid == nil && p.In {
+		a.enter(p, p.State.Now())
+	}
 	if a.grid == nil || len(a.touched) == 0 || p.State.Loading() {
 		return nil
 	}

@@ -99,6 +99,22 @@ func TestSeries(t *testing.T) {
 	}
 }
 
+// A window begins where it was asked to, whatever came before.
+func TestFrom(t *testing.T) {
+	for from, want := range map[string][2]int64{"": {0, 10_000_000_000}, "3s": {3_000_000_000, 10_000_000_000}, "scope:step": {1_000_000_001, 10_000_000_000}, "20s": {20_000_000_000, 20_000_000_000}} {
+		var q analyze.Query
+		if from != "" {
+			q.From = moment(t, from)
+		}
+		text := strings.Replace(small, "1000000000 Alloc", "500000000 Alloc", 1)
+		for _, curve := range []Curve{Used, NVML} {
+			if got := ask(t, Options{By: ByDevice, Curve: curve, Points: 3}, &q, formattest.Text(t, text)).Traces[0]; got.From != want[0] || got.To != want[1] {
+				t.Errorf("%s from %q: %d to %d, want %v", curve, from, got.From, got.To, want)
+			}
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	for _, row := range []struct {
 		name string

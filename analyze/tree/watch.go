@@ -37,6 +37,7 @@ type Watch[ID comparable] struct {
 	highs   map[ID]*High
 	order   []ID
 	touched []ID
+	entered bool // and no event yet
 	last    *High
 	lastID  ID
 }
@@ -84,6 +85,12 @@ func (w *Watch[ID]) Change(a *live.Allocation, sign int64) {
 // Event looks for new highest moments, when an event is folded and everything
 // is what it is after it.
 func (w *Watch[ID]) Event() {
+	if w.entered { // the window is a scope's: it begins with this event
+		w.entered = false
+		for _, id := range w.order {
+			w.highs[id].At = w.p.State.Now()
+		}
+	}
 	if len(w.touched) == 0 || !w.p.In || w.p.State.Loading() {
 		return
 	}
@@ -91,7 +98,7 @@ func (w *Watch[ID]) Event() {
 		h := w.highs[id]
 		h.touched = false
 		if h.Now.Used > h.Most.Used || !h.any {
-			w.mark(id, h)
+			w.mark(id, h, w.p.State.Now())
 		}
 	}
 	w.touched = w.touched[:0]
@@ -99,16 +106,22 @@ func (w *Watch[ID]) Event() {
 
 // Enter is for analyze.Enterer: a window begins with what is live already.
 func (w *Watch[ID]) Enter() {
+	at := w.p.State.Now()
+	if from, known := w.p.From(); known {
+		at = max(at, from)
+	} else {
+		w.entered = w.p.Windowed()
+	}
 	for _, id := range w.order {
 		h := w.highs[id]
 		h.touched = false
-		w.mark(id, h)
+		w.mark(id, h, at)
 	}
 	w.touched = w.touched[:0]
 }
 
-func (w *Watch[ID]) mark(id ID, h *High) {
-	h.Most, h.At, h.any = h.Now, w.p.State.Now(), true
+func (w *Watch[ID]) mark(id ID, h *High, at format.Time) {
+	h.Most, h.At, h.any = h.Now, at, true
 	h.Set.Mark()
 	if w.OnHigh != nil {
 		w.OnHigh(id, h)
