@@ -90,6 +90,8 @@ class Event:
 
 
 class Allocation:
+    """Memory that an Alloc took, for as long as somebody may give it back."""
+
     def __init__(self, e: Event):
         self.e = e
         self.live = True
@@ -101,11 +103,15 @@ class Allocation:
 
 
 class Mapping:
+    """A place where memory from cuMemCreate can be seen: it lives on while there is one."""
+
     def __init__(self, process: int, at: int, size: int, of: Allocation):
         self.process, self.at, self.size, self.of, self.live = process, at, size, of, True
 
 
 class Scope:
+    """A measured block: on each layer what its process had at its begin, has now, and had at most."""
+
     def __init__(self, e: Event):
         self.e = e
         self.open = True
@@ -164,6 +170,8 @@ class Trace:
 
 
 class Oracle:
+    """All answers to one trace."""
+
     def __init__(self, trace: Trace):
         self.trace = trace
         self.allocations: list[Allocation] = []
@@ -575,6 +583,7 @@ class Generator:
 
 
 def main() -> None:
+    """Answer the command line."""
     if sys.argv[1] == "random":
         first, count = int(sys.argv[2]), int(sys.argv[3])
         for seed in range(first, first + count):
