@@ -137,6 +137,21 @@ func TestPeakAtTheBegin(t *testing.T) {
 	}
 }
 
+// A device on which a process with a pool has no block has what was acquired.
+func TestPeakWithoutUsed(t *testing.T) {
+	r := ask(t, &analyze.Query{}, formattest.Text(t, `
+process 1 pid=1 command=x
+part
+1000 Alloc thread=1 api=cuMemAlloc_v2 device=1 address=0x10 size=5
+2000 Alloc thread=1 api=torch device=0 address=0x20 size=70
+3000 Alloc thread=1 api=cuMemAlloc_v2 device=1 address=0x30 size=40
+4000 Free thread=1 api=cuMemFree_v2 address=0x30
+`))
+	if d := r.Devices[1]; d.Device != 1 || d.Used != 0 || d.Acquired != 45 || d.At != 3000 {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestEmpty(t *testing.T) {
 	r := ask(t, &analyze.Query{}, formattest.Text(t, "part\n"))
 	if got := text(t, r, "all", 10); got != "no device memory was live at any moment\n" {

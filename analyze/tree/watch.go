@@ -42,6 +42,12 @@ type Watch[ID comparable] struct {
 	lastID  ID
 }
 
+// higher compares used bytes. What never had any, as a device on which a process
+// with a pool has only what libraries took, is compared by what was acquired.
+func (a Amount) higher(b Amount) bool {
+	return a.Used > b.Used || a.Used == 0 && b.Used == 0 && a.Acquired > b.Acquired
+}
+
 // A High is one of the sums: what it holds, and what it held when its used bytes
 // were highest, the first time.
 type High struct {
@@ -97,7 +103,7 @@ func (w *Watch[ID]) Event() {
 	for _, id := range w.touched {
 		h := w.highs[id]
 		h.touched = false
-		if h.Now.Used > h.Most.Used || !h.any {
+		if !h.any || h.Now.higher(h.Most) {
 			w.mark(id, h, w.p.State.Now())
 		}
 	}
