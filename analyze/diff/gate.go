@@ -86,8 +86,13 @@ func (r *Report) Judge(l Limit) {
 }
 
 func (d *Device) words() string {
-	if d.A == d.B {
+	switch {
+	case d.A == d.B:
 		return "device " + deviceName(d.A)
+	case d.A == format.NoDevice:
+		return "device " + deviceName(d.B) + ", in B only"
+	case d.B == format.NoDevice:
+		return "device " + deviceName(d.A) + ", in A only"
 	}
 	return fmt.Sprintf("device %s of A, %s of B", deviceName(d.A), deviceName(d.B))
 }

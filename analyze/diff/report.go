@@ -234,7 +234,7 @@ func (s *Side) deviceIDs() (ids []format.Device) {
 
 func deviceName(id format.Device) string {
 	if id == format.NoDevice {
-		return "none"
+		return "unknown"
 	}
 	return strconv.Itoa(int(id))
 }

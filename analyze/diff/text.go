@@ -34,9 +34,12 @@ const mostRows = 20
 func (r *Report) WriteText(w io.Writer, by []By) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "A  %s\nB  %s\n\n", r.A.words(), r.B.words())
-	if r.Same() {
+	switch {
+	case r.Same() && !r.Completeness.Complete:
+		fmt.Fprintln(b, "no difference in what is there, but events are missing")
+	case r.Same():
 		fmt.Fprintln(b, "no difference")
-	} else {
+	default:
 		r.writeTotals(b)
 		for _, t := range by {
 			switch t {
@@ -101,6 +104,10 @@ func writeRows(b *bufio.Writer, what string, rows []*Row, curve string) {
 			fmt.Fprintf(b, "  and %d more\n", len(rows)-mostRows)
 			break
 		}
+		if r.A == "" || r.B == "" {
+			r.writeLone(b)
+			continue
+		}
 		x, y := &r.Bytes[0], &r.Bytes[1]
 		fmt.Fprintf(b, "  %s: %s\n", r.words(), arrow(x.AtPeak, y.AtPeak))
 		for _, also := range []struct {
@@ -115,6 +122,16 @@ func writeRows(b *bufio.Writer, what string, rows []*Row, curve string) {
 			fmt.Fprintf(b, "      %-16s %s\n", "allocations", counts(x.Count, y.Count))
 		}
 	}
+}
+
+// writeLone writes what only one side has.
+func (r *Row) writeLone(b *bufio.Writer) {
+	m := &r.Bytes[0]
+	if r.A == "" {
+		m = &r.Bytes[1]
+	}
+	fmt.Fprintf(b, "  %s: %s\n      its own peak %s; %s in %d allocation%s, the largest %s; %s live at the end\n", r.words(), tree.Size(m.AtPeak), tree.Size(m.Peak),
+		tree.Size(m.Taken), m.Count, analyze.Plural(m.Count), tree.Size(m.Largest), tree.Size(m.End))
 }
 
 func (r *Row) words() string {
