@@ -119,7 +119,7 @@ func (a *Answer) say(p *analyze.Pass, s *site) Site {
 		if !ok {
 			f = format.Frame{Kind: format.FrameLabel, Function: "[unknown]"}
 		}
-		out.Stack = append(out.Stack, f.String())
+		out.Stack, out.own = append(out.Stack, f.String()), append(out.own, tree.Own(&f))
 	}
 	return out
 }

@@ -50,6 +50,8 @@ type Site struct {
 	Class string   `json:"class"`
 	Name  string   `json:"name"`            // by line and stack the program's own line, by function its function
 	Stack []string `json:"stack,omitempty"` // file:line:function, outermost first; by stack only
+
+	own []bool // of Stack: the program's own code
 }
 
 // A Growth is which sites hold more and more. It is inferred.

@@ -151,17 +151,36 @@ func (s *Site) write(b *bufio.Writer) {
 		fmt.Fprintf(b, "  [%s, %s]", s.Layer, s.Class)
 	}
 	fmt.Fprintln(b)
-	frames := s.Stack
-	if len(frames) == 1 && frames[0] == s.Name {
+	if len(s.Stack) == 1 && s.Stack[0] == s.Name {
 		return
 	}
-	if cut := len(frames) - mostFrames; cut > 0 {
+	lines := s.path()
+	if cut := len(lines) - mostFrames; cut > 0 {
 		fmt.Fprintf(b, "        %d lines outside\n", cut)
-		frames = frames[cut:]
+		lines = lines[cut:]
 	}
-	for _, f := range frames {
-		fmt.Fprintf(b, "        %s\n", analyze.Line(f))
+	for _, l := range lines {
+		fmt.Fprintf(b, "        %s\n", analyze.Line(l))
 	}
+}
+
+// path is a stack without what is between the program's own lines and the
+// innermost.
+func (s *Site) path() (lines []string) {
+	skipped := int64(0)
+	for i, f := range s.Stack {
+		last := i == len(s.Stack)-1
+		if !s.own[i] && !last {
+			skipped++
+			continue
+		}
+		if skipped > 0 {
+			lines = append(lines, fmt.Sprintf("… %d line%s of installed code", skipped, analyze.Plural(skipped)))
+			skipped = 0
+		}
+		lines = append(lines, f)
+	}
+	return lines
 }
 
 func round(f float64) int64 { return int64(math.Round(f)) }
