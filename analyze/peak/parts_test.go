@@ -51,11 +51,16 @@ func alloc(s float64, process, at, size int) string {
 // explains it.
 func TestBeyond(t *testing.T) {
 	one := alloc(2, 1, 100, 10)
+	many := ""
+	for i := range 12 {
+		many += readingAt(5+float64(i)/2, 510+200*(i+1), 510+200*(i+1))
+	}
 	for _, row := range []struct{ name, text, want string }{
 		{"a context", one + readingAt(4, 515, 510), "used 10, context 500, other processes and the driver's own 5"},
 		{"a module", one + readingAt(4, 510, 510) + readingAt(5, 600, 600) + alloc(6, 1, 200, 2) + readingAt(8, 602, 602), "used 12, context 500, modules 90"},
 		{"a step too large for a module", one + readingAt(4, 510, 510) + readingAt(5, 767, 767) + alloc(6, 1, 200, 2) + readingAt(8, 769, 769),
 			"used 12, context 500, unexplained 257"},
+		{"too many modules", one + readingAt(4, 510, 510) + many + alloc(15, 1, 200, 2) + readingAt(17, 2912, 2912), "used 12, context 500, modules 2000, unexplained 400"},
 		{"a context too large for one", one + readingAt(4, 10+4097, 10+4097), "used 10, unexplained 4097"},
 		{"the context was growing when NVML was read first", readingAt(1.5, 14, 14) + one + readingAt(4, 510, 510), "used 10, context 500"},
 		{"another process comes after NVML told them apart", one + readingAt(4, 510, 510) + alloc(6, 1, 200, 2) + readingAt(6.9, 812), "used 12, context 500, unexplained 300"},

@@ -20,8 +20,11 @@ const (
 	// with it; an H200's takes 0.5 GiB.
 	ContextMost = 4 << 30
 
-	// ModuleMost is what a later step may take and still be called a module.
-	ModuleMost = 256 << 20
+	// ModuleMost is what a later step may take and still be called a module, and
+	// ModulesMost what all of them may: memory that is taken again and again by
+	// a function that is not recorded is none.
+	ModuleMost  = 256 << 20
+	ModulesMost = 2 << 30
 
 	// mostSteps are kept of a process: the largest.
 	mostSteps = 8
@@ -82,7 +85,7 @@ func (b *beyond) feed(n int64, r *procReading, at int64) {
 		b.step(Step{step, at, true})
 	case r.streams != b.nstreams:
 		b.streams += step
-	case step <= ModuleMost && step >= -ModuleMost:
+	case step <= ModuleMost && step >= -ModuleMost && b.modules+step <= ModulesMost:
 		b.modules += step
 		b.step(Step{step, at, false})
 	default:

@@ -23,9 +23,9 @@ The parts add up to what NVML read nearest to the peak and away from driver call
 Used, pool slack and driver allocations outside pools are sums of events. Inferred
 are: rounding, from the granules of 2 MiB that addresses touch; the context, what
 NVML counts for a process beyond its allocations when it takes its first memory,
-at most 4 GiB; modules, later steps of at most 256 MiB; other processes, NVML's
-used bytes less those it names for the traced ones. Only unexplained is a
-remainder.`,
+at most 4 GiB; modules, later steps of at most 256 MiB, and 2 GiB in all; other
+processes, NVML's used bytes less those it names for the traced ones. Only
+unexplained is a remainder.`,
 		examples: []string{
 			"gpuanalyze peak train.gpurec",
 			"gpuanalyze peak --by own-line --top 0 train.gpurec",
