@@ -454,3 +454,43 @@ func TestNeverOverwrites(t *testing.T) {
 		t.Errorf("a trace has mode %v", fi.Mode())
 	}
 }
+
+// TestEvents: rows added together are the rows added one by one, in batches of
+// the same length, whatever their pieces.
+func TestEvents(t *testing.T) {
+	want := trainingEvents(50*block + 77)
+	for _, rows := range []int{1, 100, block, 2*block + 1, 0} {
+		path := filepath.Join(t.TempDir(), "t")
+		w, err := Create(path, Meta{}, WriterOptions{BatchRows: rows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := want
+		for n := 0; len(rest) > 0; n++ {
+			piece := rest[:min(len(rest), n*n)]
+			rest = rest[len(piece):]
+			if err := w.Events(piece); err != nil {
+				t.Fatal(err)
+			}
+			for i := 0; len(rest) > 0 && n%3 == 1 && i < 150; i++ {
+				w.Event(&rest[0])
+				rest = rest[1:]
+			}
+		}
+		flushes := w.Flushes()
+		if err := w.Close(nil); err != nil {
+			t.Fatal(err)
+		}
+		if rows > 0 && flushes != len(want)/rows {
+			t.Errorf("batches of %d rows: %d flushes of %d rows", rows, flushes, len(want))
+		}
+		tr, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := readEvents(tr.Parts()[0])
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("batches of %d rows: %d rows come back, %v", rows, len(got), err)
+		}
+	}
+}
