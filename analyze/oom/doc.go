@@ -4,17 +4,16 @@
 //	causes.go    thresholds, and the causes that they give
 //	remedies.go  what the numbers support doing about them
 //	oom.go       Answer: how it comes together
-//	tries.go     the driver's refusals and a pool's report of one request are one failure
+//	tries.go     what becomes of requests: failures, retries, other reasons
 //	picture.go   what the device, the process and its pool held at that moment
 //	readings.go  NVML's readings around it
 //	growth.go    what grew until then, from step to step
 //	text.go      the Report as text
 //
-// A request that the driver refuses has one of three ends: the pool gives back
-// what it caches and its retry works, and the program never knows (retried);
-// the pool tells the program (a failure); or nobody above the driver is known,
-// and then the driver's refusal is what the program was told. A pool that
-// reports a failure without asking the driver has a limit of its own.
+// A request that the driver refuses, and its pool's report, are one failure; what
+// a retry then gets is listed apart, because the program never knows: see
+// live.Refusals. A pool that reports a failure without asking the driver has a
+// limit of its own.
 //
 // Causes are named where thresholds are reached, each with the bytes that it
 // stands for; what is inferred says so.

@@ -19,8 +19,9 @@ type Answer struct {
 	t        *Trace
 	segments *segments.Tracker
 	holdings map[segments.Owner]*holding
-	threads  map[threadKey]*thread
-	last     *thread
+	refusals live.Refusals
+	tries    map[threadKey]*try
+	threads  map[threadKey]*failure // the latest that a thread was told of
 	freeing  map[threadKey]freeCall
 	readings map[format.Device]*readings
 	waiting  []*picture // for the sample after them, and for the ends of frees
@@ -64,10 +65,11 @@ func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true, Samp
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	*a = Answer{traces: a.traces, p: p, t: &Trace{Path: p.Trace.Path(), Failures: []*Failure{}, Retried: []*Retry{}, start: p.Trace.Meta().Start}, segments: segments.New(p),
-		holdings: map[segments.Owner]*holding{}, threads: map[threadKey]*thread{}, freeing: map[threadKey]freeCall{},
+		holdings: map[segments.Owner]*holding{}, tries: map[threadKey]*try{}, threads: map[threadKey]*failure{}, freeing: map[threadKey]freeCall{},
 		readings: map[format.Device]*readings{}, steps: map[format.ProcessID]*steps{}, sites: map[format.StackID]site{},
 		failures: map[failureKey]*failure{}, retries: map[retryKey]*Retry{}, others: map[otherKey]*Other{}}
 	a.traces = append(a.traces, a.t)
+	a.follow()
 	p.State.OnBegin = func(al *live.Allocation, _ *format.Event) {
 		a.segments.Begin(al)
 		a.hold(al, 1)
@@ -88,6 +90,9 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 	a.events++
 	a.segments.Event(e)
+	if p.In || e.Kind != format.AllocFailed {
+		a.refusals.Event(e)
+	}
 	switch e.Kind {
 	case format.AllocFailed:
 		if p.In {
@@ -95,8 +100,6 @@ func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 		}
 	case format.Alloc:
 		a.succeeded(e)
-	case format.ScopeBegin, format.ScopeEnd, format.Mark:
-		a.moved(e)
 	case format.FreeDone:
 		a.freed(e)
 	case format.ProcessEnd:
@@ -160,14 +163,14 @@ func (a *Answer) gaveBack(al *live.Allocation, e *format.Event) {
 	if e.Kind != format.Free || al.Layer != format.LayerDriver || al.Class != format.ClassDevice {
 		return
 	}
-	a.freeing[threadKey{e.Process, e.Thread}] = freeCall{e.Address, al.Bytes(), al.Device, e.Time}
-	if th := a.thread(e); th != nil && th.try != nil {
-		th.try.freed += al.Bytes()
+	a.freeing[keyOf(e)] = freeCall{e.Address, al.Bytes(), al.Device, e.Time}
+	if t := a.tries[keyOf(e)]; t != nil {
+		t.freed += al.Bytes()
 	}
 }
 
 func (a *Answer) freed(e *format.Event) {
-	k := threadKey{e.Process, e.Thread}
+	k := keyOf(e)
 	f, ok := a.freeing[k]
 	if !ok || f.address != e.Address {
 		return
@@ -181,14 +184,11 @@ func (a *Answer) freed(e *format.Event) {
 }
 
 func (a *Answer) processEnd(e *format.Event) {
-	for k, th := range a.threads {
-		if k.process != e.Process {
-			continue
+	for k := range a.threads {
+		if k.process == e.Process {
+			delete(a.threads, k)
 		}
-		a.unanswered(th)
-		delete(a.threads, k)
 	}
-	a.last = nil
 	for _, f := range a.order {
 		if f.process != e.Process || f.ended {
 			continue
@@ -218,9 +218,7 @@ func (a *Answer) Sample(p *analyze.Pass, r *format.Sample) error {
 }
 
 func (a *Answer) End(p *analyze.Pass) error {
-	for _, th := range a.threads {
-		a.unanswered(th)
-	}
+	a.refusals.End()
 	for _, f := range a.order {
 		f.out.Memory = f.pic.settle()
 		a.name(f)

@@ -285,6 +285,19 @@ sample 60 device=0 process=1 total=1000 used=410 free=540 reserved=50 process_us
 	}
 }
 
+// The hook may know at a refusal what was free: then no sample is asked.
+func TestFreeByTheDriver(t *testing.T) {
+	r := ask(t, formattest.Text(t, head+`50 Alloc process=1 thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=300
+sample 60 device=0 total=1000 used=410 free=540 reserved=50
+100 AllocFailed process=1 thread=7 api=cuMemAlloc_v2 device=0 requested=400 status=2 reserved=390
+101 AllocFailed process=1 thread=7 api=cuMemAlloc_v2 device=0 requested=400 status=2 reserved=395
+102 AllocFailed process=1 thread=7 api=torch.oom device=0 size=400 allocated=300 reserved=300
+`), &analyze.Query{})
+	if m := r.Traces[0].Failures[0].Memory; m.Free != 395 || m.Reading != nil || m.Total != 950 || m.Others != 255 || m.Reserved != 300 {
+		t.Errorf("%+v", m)
+	}
+}
+
 // A free on another thread that has not returned; two that had, of which one
 // was told late; one whose end is not told, because it took less than 10 µs.
 func TestBeingFreed(t *testing.T) {

@@ -87,7 +87,7 @@ func (a *Answer) look(e *format.Event) *picture {
 	pic.scope = a.openScopes(e.Scope)
 	a.near(pic)
 	for k, f := range a.freeing {
-		if f.device == o.Device && k != (threadKey{e.Process, e.Thread}) {
+		if f.device == o.Device && k != keyOf(e) {
 			pic.freeing[k] = f
 		}
 	}

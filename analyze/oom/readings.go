@@ -107,8 +107,11 @@ func (pic *picture) settle() Memory {
 	}
 	taken := now - r.acquired // since the reading; less than 0 where it comes after
 	m.Total = r.Total - max(r.Reserved, 0)
-	m.Free = min(max(r.Free-taken, 0), m.Total)
-	m.Reading = &Reading{Distance: int64(r.Time - pic.at), Corrected: taken}
+	if m.Free < 0 { // else the driver said it with its refusal
+		m.Free = max(r.Free-taken, 0)
+		m.Reading = &Reading{Distance: int64(r.Time - pic.at), Corrected: taken}
+	}
+	m.Free = min(m.Free, m.Total)
 	used := m.Total - m.Free
 	if p := closer(n.process.before, n.process.after, m.Acquired, pic.at); p != nil {
 		m.Process = max(p.ProcessUsed+m.Acquired-p.acquired, 0)

@@ -77,7 +77,7 @@ const (
 // A Memory is where the device's bytes were. Unknown is -1.
 type Memory struct {
 	Total      int64       `json:"total"` // that programs can have: NVML's total less what it reserves
-	Free       int64       `json:"free"`  // by NVML
+	Free       int64       `json:"free"`  // by the driver with its refusal, else by NVML
 	Reading    *Reading    `json:"reading,omitempty"`
 	Process    int64       `json:"process"`               // by NVML
 	Acquired   int64       `json:"acquired"`              // taken from the driver
@@ -105,7 +105,7 @@ type Neighbour struct {
 	Acquired int64  `json:"acquired"`
 }
 
-// A Reading is the NVML sample that Memory uses: of those before and after the
+// A Reading is the NVML sample that Memory.Free is from: of those before and after the
 // failure the one since which, or until which, the recorded processes took or
 // gave back less.
 type Reading struct {

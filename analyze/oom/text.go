@@ -35,9 +35,14 @@ func (t *Trace) write(w io.Writer, all bool) {
 		retried += r.Count
 	}
 	fmt.Fprintf(w, "%s: ", analyze.Line(t.Path))
-	if told+retried == 0 {
+	switch {
+	case told+retried == 0:
 		fmt.Fprintf(w, "never out of device memory\n")
-	} else {
+	case told == 0:
+		fmt.Fprintf(w, "never out of memory, but %d time%s the driver refused and a retry worked\n", retried, analyze.Plural(retried))
+	case retried == 0:
+		fmt.Fprintf(w, "out of memory %d time%s\n", told, analyze.Plural(told))
+	default:
 		fmt.Fprintf(w, "out of memory %d time%s, and %d time%s a retry worked\n", told, analyze.Plural(told), retried, analyze.Plural(retried))
 	}
 	for i, f := range t.Failures {
@@ -193,7 +198,11 @@ func (m *Memory) write(w io.Writer) {
 		fmt.Fprintf(w, "    %-*s%-*s %28s%s\n", depth, "", 26-depth, name, size(n), note)
 	}
 	row(0, "that programs can have", m.Total)
-	row(2, "free", m.Free, m.Reading.words())
+	by := m.Reading.words()
+	if m.Reading == nil {
+		by = "by the driver, with its refusal"
+	}
+	row(2, "free", m.Free, by)
 	if m.Process >= 0 {
 		row(2, "this process", m.Process, "by NVML")
 	} else {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/live"
 )
 
 type failureKey struct {
@@ -16,6 +17,21 @@ type failureKey struct {
 
 // outOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
 const outOfMemory = 2
+
+// follow counts what became of requests that failed.
+func (a *Answer) follow(p *analyze.Pass) {
+	a.refusals.OnTold = func(r *live.Refusal, e *format.Event) {
+		if p.Matches(e, analyze.ByAll) || r != nil && p.Matches(&r.First, analyze.ByAll) {
+			a.t.Memory.Told++
+		}
+	}
+	a.refusals.OnServed = func(r *live.Refusal, _ *format.Event) {
+		if f := a.failures[failureKey{r.First.Process, r.First.API, r.First.Status}]; f != nil && p.Matches(&r.First, analyze.ByAll) {
+			a.t.Memory.Retried++
+			f.Retried += r.Count
+		}
+	}
+}
 
 // failed counts a failed allocation. An echo is told by another event.
 func (a *Answer) failed(p *analyze.Pass, e *format.Event) {
@@ -67,6 +83,7 @@ func (a *Answer) endFailures(p *analyze.Pass) {
 		f.LiveThen = fmt.Sprintf("gpuanalyze lines --at %s %s", analyze.Exactly(f.LargestAt), analyze.Word(p.Trace.Path()))
 	}
 	a.t.Failures = a.order
+	a.refusals.End()
 }
 
 // words are what is said of f: how often and why, then the largest.
@@ -78,6 +95,12 @@ func (f *Failure) words() []string {
 	largest := fmt.Sprintf("largest %s at %s", size(f.Largest), analyze.Seconds(f.LargestAt))
 	if f.Device != format.NoDevice {
 		largest += fmt.Sprintf(" on device %d", f.Device)
+	}
+	switch {
+	case f.Retried == f.Count:
+		why += ", and a retry worked"
+	case f.Retried > 0:
+		why += fmt.Sprintf(", of which %d before a retry that worked", f.Retried)
 	}
 	lines := []string{fmt.Sprintf("%d × %s of pid %d: %s, first at %s", f.Count, f.API, f.PID, why, analyze.Seconds(f.First)), largest}
 	if f.Line != "" {

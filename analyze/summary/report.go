@@ -31,6 +31,7 @@ type Trace struct {
 	Devices   []*Device   `json:"devices"`
 	Processes []*Process  `json:"processes"`
 	Failures  []*Failure  `json:"failed_allocations"`
+	Memory    OutOfMemory `json:"out_of_memory"`
 	Scopes    int64       `json:"scopes"`
 	Samples   int64       `json:"samples"`
 	NoSamples string      `json:"no_samples,omitempty"` // why there are none
@@ -107,6 +108,14 @@ type Sum struct {
 	Live   int64         `json:"live"` // at the window's end
 }
 
+// An OutOfMemory is requests for device memory that failed, each once, however
+// often the driver refused it and whoever reported it: those that the program was
+// told of, and those that a retry then got.
+type OutOfMemory struct {
+	Told    int64 `json:"told"`
+	Retried int64 `json:"retried"`
+}
+
 // A Failure is failed allocations of one kind. Largest and what follows it are
 // those of the largest that failed, of the first where several are as large.
 type Failure struct {
@@ -115,6 +124,7 @@ type Failure struct {
 	Status    int32         `json:"status"`
 	Why       string        `json:"status_name,omitempty"` // out of memory; "" for other numbers
 	Count     int64         `json:"count"`
+	Retried   int64         `json:"retried"` // of them, before a retry that worked
 	First     int64         `json:"first_ns"`
 	Largest   int64         `json:"largest"` // bytes asked for
 	LargestAt int64         `json:"largest_ns"`

@@ -32,6 +32,7 @@ type Answer struct {
 	last     *thread
 	procs    map[format.ProcessID]*process
 	failures map[failureKey]*Failure
+	refusals live.Refusals
 	order    []*Failure
 	symbols  map[format.NameID]int64
 	nvml     map[format.Device]*Peak
@@ -80,6 +81,7 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 	a.t = &Trace{Path: p.Trace.Path(), Meta: p.Trace.Meta(), Parts: len(p.Trace.Parts())}
 	a.traces = append(a.traces, a.t)
 	p.CountOnly(analyze.ByAll)
+	a.follow(p)
 	p.State.OnEnd = func(al *live.Allocation, e *format.Event) {
 		if e.Kind == format.ProcessEnd && al.Counted && al.Class == format.ClassDevice && al.Layer == usedLayer(p, al.Process) {
 			a.process(al.Process).live += al.Bytes()
@@ -132,6 +134,7 @@ func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 	if e.Kind.Checkpoint() || !p.In {
 		return nil
 	}
+	a.refusals.Event(e)
 	if a.from == never { // a scope's begin
 		a.from = e.Time
 	}

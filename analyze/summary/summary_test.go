@@ -197,3 +197,26 @@ func TestNothing(t *testing.T) { // B3
 		t.Error(err)
 	}
 }
+
+// A request counts once; what a retry got is no failure that the program knew of.
+func TestOutOfMemory(t *testing.T) {
+	const text = `process 1 pid=7
+part
+10 AllocFailed process=1 thread=7 api=cuMemAlloc_v2 device=0 requested=10 status=2
+11 Alloc process=1 thread=7 api=cuMemAlloc_v2 device=0 address=0x1 size=10 requested=10
+`
+	const told = `20 AllocFailed process=1 thread=7 api=cuMemAlloc_v2 device=0 requested=20 status=2
+21 AllocFailed process=1 thread=7 api=cuMemAlloc_v2 device=0 requested=20 status=2
+22 AllocFailed process=1 thread=7 api=torch.oom device=0 size=20
+`
+	for _, row := range []struct{ text, oom, failed string }{
+		{text, "oom          never out of memory, but 1 time the driver refused and a retry worked", "1 × cuMemAlloc_v2 of pid 7: out of memory, and a retry worked, first"},
+		{text + told, "oom          out of memory 1 time, and 1 time the driver refused and a retry worked", "3 × cuMemAlloc_v2 of pid 7: out of memory, of which 1 before a retry that worked, first"},
+		{"process 1 pid=7\npart\n" + told, "oom          out of memory 1 time: gpuanalyze oom says more", "2 × cuMemAlloc_v2 of pid 7: out of memory, first"},
+	} {
+		var b bytes.Buffer
+		if err := ask(t, row.text, &analyze.Query{}).WriteText(&b); err != nil || !strings.Contains(b.String(), row.oom) || !strings.Contains(b.String(), row.failed) {
+			t.Errorf("%v, %s has no\n%s\nand\n%s", err, b.String(), row.oom, row.failed)
+		}
+	}
+}

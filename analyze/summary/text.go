@@ -76,6 +76,9 @@ func (t *Trace) write(w io.Writer) {
 	if len(t.Failures) == 0 {
 		row("failed", "no allocation failed")
 	}
+	if m := t.Memory; m.Told+m.Retried > 0 {
+		row("oom", "%v: gpuanalyze oom says more", m)
+	}
 	for _, f := range t.Failures {
 		for i, words := range f.words() {
 			name := ""
@@ -182,6 +185,18 @@ func how(m *format.Meta) string {
 		s += fmt.Sprintf(", exit status %d", *m.Status)
 	}
 	return s
+}
+
+func (m OutOfMemory) String() string {
+	told := fmt.Sprintf("out of memory %d time%s", m.Told, analyze.Plural(m.Told))
+	retried := fmt.Sprintf("%d time%s the driver refused and a retry worked", m.Retried, analyze.Plural(m.Retried))
+	switch {
+	case m.Retried == 0:
+		return told
+	case m.Told == 0:
+		return "never out of memory, but " + retried
+	}
+	return told + ", and " + retried
 }
 
 func (p Peak) String() string {

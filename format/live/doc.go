@@ -7,6 +7,7 @@
 //	curve.go       Curve, and the maximum since any earlier moment
 //	account.go     sums per process, device, layer and class
 //	scope.go       open scopes and what they measure
+//	refusals.go    what became of requests that the driver refused
 //	checkpoint.go  the state as rows, and back
 //	forget.go      rows for a trace that begins there
 //
