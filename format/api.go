@@ -1,10 +1,30 @@
 package format
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // An API is what caused an event: a function of the driver that the hook wraps,
 // or a source that reports on its own. Numbers are on disk: never reused.
+//
+// Functions are added without a new version of the format, so a reader meets
+// numbers that it lacks. Their names are in trace.json. What replay must know
+// of them is in the number itself: from laterAPI on, bits 12 to 15 are the
+// Space and bits 8 to 11 what it does, a Kind, as in
+//
+//	APIMulticastCreate API = API(SpaceHandle)<<12 | API(Alloc)<<8 | 1
+//
+// Layer and class stand in each event.
 type API uint16
+
+// laterAPI is where the numbers of functions begin that came after version 1
+// was frozen; a test holds that no other comes below.
+const laterAPI API = 256
 
 // A Space is a set of addresses or handles in which one value names one live
 // allocation. A free finds its allocation by (process, space, value): that is
@@ -131,38 +151,45 @@ var APIs = []APIInfo{
 
 // apiRow finds a row by number in one step; filled once from the list, which
 // is never changed.
-var apiRow = func() (t [256]uint8) {
+var apiRow = func() (t [1 << 16]uint16) {
 	for i, a := range APIs {
-		t[a.API] = uint8(i) + 1
+		t[a.API] = uint16(i) + 1
 	}
 	return t
 }()
 
-// Info returns the row of a, or a row with only its number where a newer
-// writer knew more functions than we do.
+// Known reports whether this build has a row of a.
+func (a API) Known() bool { return a == APINone || apiRow[a] != 0 }
+
+// Info returns the row of a, or what a number says itself where a newer writer
+// knew more functions than we do.
 func (a API) Info() APIInfo {
-	if int(a) < len(apiRow) && apiRow[a] != 0 {
-		return APIs[apiRow[a]-1]
+	if row := apiRow[a]; row != 0 {
+		return APIs[row-1]
 	}
-	return APIInfo{API: a}
+	if a < laterAPI {
+		return APIInfo{API: a}
+	}
+	return APIInfo{API: a, Does: Kind(a >> 8 & 15), Space: Space(a >> 12)}
 }
 
 // Space is the space in which an event of this API names its allocation.
 func (a API) Space() Space {
-	if int(a) < len(apiRow) && apiRow[a] != 0 {
-		return APIs[apiRow[a]-1].Space
+	if row := apiRow[a]; row != 0 {
+		return APIs[row-1].Space
 	}
-	return SpaceNone
+	return Space(a >> 12)
 }
 
+// String is the name in our list, or the number. Defs.API knows more names.
 func (a API) String() string {
-	if n := a.Info().Name; n != "" {
-		return n
-	}
-	if a == APINone {
+	switch row := apiRow[a]; {
+	case row != 0:
+		return APIs[row-1].Name
+	case a == APINone:
 		return "none"
 	}
-	return fmt.Sprintf("api(%d)", uint16(a))
+	return fmt.Sprintf("api %d", uint16(a))
 }
 
 // ParseAPI is the inverse of API.String.
@@ -175,9 +202,79 @@ func ParseAPI(s string) (API, error) {
 			return a.API, nil
 		}
 	}
-	var n uint16
-	if _, err := fmt.Sscanf(s, "api(%d)", &n); err == nil {
-		return API(n), nil
+	if digits, ok := strings.CutPrefix(s, "api "); ok {
+		if n, err := strconv.ParseUint(digits, 10, 16); err == nil {
+			return API(n), nil
+		}
 	}
-	return 0, fmt.Errorf("unknown api %q", s)
+	return 0, fmt.Errorf("unknown api %.40q", s)
+}
+
+// APINames are the names of functions that a newer writer knew and our list
+// lacks.
+type APINames map[API]string
+
+// Limits of the names of a trace.
+const (
+	maxAPINames = 1024
+	maxAPIName  = 256 // bytes
+)
+
+// all is n with the names of our list, as trace.json has them.
+func (n APINames) all() map[API]string {
+	all := maps.Clone(map[API]string(n))
+	if all == nil {
+		all = map[API]string{}
+	}
+	for _, a := range APIs {
+		all[a.API] = a.Name
+	}
+	return all
+}
+
+// add adds a name, unless our list has one for a. A name that is another's
+// could not be read back from a text.
+func (n APINames) add(a API, name string) error {
+	switch {
+	case name == "" || len(name) > maxAPIName:
+		return fmt.Errorf("the name of api %d has %d bytes; 1 to %d are right", uint16(a), len(name), maxAPIName)
+	case a.Known():
+		return nil
+	case len(n) >= maxAPINames:
+		return fmt.Errorf("more than %d names of apis", maxAPINames)
+	}
+	if _, err := ParseAPI(name); err == nil {
+		return fmt.Errorf("the name of api %d is another's: %q", uint16(a), name)
+	}
+	for b, other := range n {
+		if other == name && b != a {
+			return fmt.Errorf("apis %d and %d have one name: %q", min(a, b), max(a, b), name)
+		}
+	}
+	n[a] = name
+	return nil
+}
+
+// UnmarshalJSON reads the names of trace.json.
+func (n *APINames) UnmarshalJSON(b []byte) error {
+	var all map[API]string
+	err := json.Unmarshal(b, &all)
+	if err == nil {
+		*n, err = theirs(all)
+	}
+	return err
+}
+
+// theirs are the names of those that our list lacks, nil where it lacks none.
+func theirs(all map[API]string) (APINames, error) {
+	names := APINames{}
+	for _, a := range slices.Sorted(maps.Keys(all)) {
+		if err := names.add(a, all[a]); err != nil {
+			return nil, err
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return names, nil
 }

@@ -17,6 +17,7 @@ type Defs struct {
 	names     idMap[string]
 	processes map[ProcessID]Process
 	devices   map[Device]DeviceRow
+	apis      APINames // of the trace that the parts belong to
 
 	track bool // a Writer's: it is to learn what was put
 	fresh []freshDef
@@ -120,6 +121,15 @@ func (d *Defs) Walk(id StackID, buf []FrameID) (frames []FrameID, ok bool) {
 	}
 	slices.Reverse(frames)
 	return frames, ok
+}
+
+// API is the name of a function or source, also of one that only a newer writer
+// knew. It may hold anything: a trace claims it.
+func (d *Defs) API(a API) string {
+	if name, ok := d.apis[a]; ok && !a.Known() {
+		return name
+	}
+	return a.String()
 }
 
 // Processes and Devices are all rows, in the order of their ids.

@@ -31,10 +31,14 @@ package format
 // wire. A reader refuses a newer one, and one older than oldest, with a
 // *VersionError.
 //
-// Whoever changes a column, a kind, a function, a flag or a word that stands in
-// a schema raises it: readers compare schemas byte for byte, and a test holds
-// their bytes. What is older must stay readable then: a table's schema of an
+// Whoever changes a column, a kind, a layer, a class, a frame's kind, a flag or a
+// word that stands in a schema raises it: readers compare schemas byte for byte,
+// and a test holds their bytes. Each of them changes what replay means, and so
+// does a Space. What is older must stay readable then: a table's schema of an
 // older version is what it is now without what came later.
+//
+// Whoever adds a function or a source to APIs does not raise it: a reader that
+// lacks it takes its name from trace.json, and what replay needs from its number.
 const Version = 1
 
 // oldest is the first version that was frozen. Traces of version 0 are of many

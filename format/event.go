@@ -206,6 +206,7 @@ type Meta struct {
 	End       Time      `json:"end_monotonic,omitempty"`
 	Parts     int       `json:"parts,omitempty"` // ever begun, written when the trace closes: a later part that is not there is missing
 	Stats     Stats     `json:"stats"`
+	APIs      APINames  `json:"apis,omitempty"` // that our list lacks; trace.json itself has all names
 }
 
 // Stats is the recorder's own account, written when a trace closes.

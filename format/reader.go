@@ -59,7 +59,7 @@ func Open(path string) (*Trace, error) {
 	}
 	for _, e := range entries {
 		if index, ok := partIndex(e.Name()); ok && e.IsDir() {
-			t.parts = append(t.parts, &Part{index: index, dir: filepath.Join(dir, e.Name())})
+			t.parts = append(t.parts, &Part{index: index, dir: filepath.Join(dir, e.Name()), apis: t.meta.APIs})
 		}
 	}
 	slices.SortFunc(t.parts, func(a, b *Part) int { return a.index - b.index })
@@ -73,8 +73,8 @@ func openPartAlone(dir string) (*Trace, error) {
 	}
 	t := &Trace{path: dir, alone: true}
 	index, _ := partIndex(filepath.Base(abs))
-	t.parts = []*Part{{index: index, dir: dir}}
 	t.meta, err = readMeta(filepath.Join(filepath.Dir(abs), MetaFile))
+	t.parts = []*Part{{index: index, dir: dir, apis: t.meta.APIs}}
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
 	}
@@ -174,6 +174,7 @@ func (t *Trace) Missing(i int) (Gap, bool) {
 type Part struct {
 	index int
 	dir   string
+	apis  APINames // the trace's
 }
 
 // Index is the part's number in its trace.
@@ -203,11 +204,15 @@ func (p *Part) open(t *table) (*tableReader, error) {
 	return nil, &CorruptError{Path: path, Err: errors.New("the table is missing")}
 }
 
-// LoadDefs adds the part's definitions to into. Read the part's events first:
+// LoadDefs adds the part's definitions to into, and its trace's names of
+// functions. Read the part's events first:
 // of a growing part the definitions of what was read are then all there.
 //
 // It loads what it can; the error may join several, each of a table.
 func (p *Part) LoadDefs(into *Defs) error {
+	if p.apis != nil {
+		into.apis = p.apis
+	}
 	return errors.Join(
 		loadTable(p, framesTable, into.PutFrame),
 		loadTable(p, stacksTable, into.PutStack),

@@ -16,8 +16,9 @@ import (
 //
 // No column has nulls, none is dictionary encoded: DuckDB's Arrow reader could
 // not read dictionaries until lately, and zstd takes what they would save.
-// Kinds, layers, classes and functions are small integers with their names in
-// the field's metadata; exports make them text.
+// Kinds, layers, classes and flags are small integers with their names in the
+// field's metadata. Functions are not: there will be more of them, and a schema
+// is the same in all traces of a version. Exports make all of them text.
 
 // A cell is how a column's values lie in the struct, on disk and in Arrow.
 type cell uint8
@@ -144,7 +145,7 @@ var (
 		{"kind", cellU8, unsafe.Offsetof(Event{}.Kind), "", "what happened", kindValues, uint8(Alloc), kindCount - 1},
 		{"layer", cellU8, unsafe.Offsetof(Event{}.Layer), "", "where memory was taken", listOf(layers[:]), 0, uint8(LayerHost)},
 		{"class", cellU8, unsafe.Offsetof(Event{}.Class), "", "kind of memory", listOf(classes[:]), 0, uint8(ClassImported)},
-		{"api", cellU16, unsafe.Offsetof(Event{}.API), "", "the function or source that caused it", apiValues, 0, 0},
+		{"api", cellU16, unsafe.Offsetof(Event{}.API), "", "the function or source that caused it: its name is in the apis of trace.json", nil, 0, 0},
 		{"device", cellI16, unsafe.Offsetof(Event{}.Device), "", "id in devices, -1 none", nil, 0, 0},
 		{"cuctx", cellU64, unsafe.Offsetof(Event{}.CUctx), "", "CUcontext", nil, 0, 0},
 		{"address", cellU64, unsafe.Offsetof(Event{}.Address), "", "", nil, 0, 0},
@@ -222,13 +223,6 @@ func listOf(names []string) func() []string {
 func kindValues() (out []string) {
 	for k := Alloc; k < kindCount; k++ {
 		out = append(out, fmt.Sprintf("%d=%s", k, k))
-	}
-	return out
-}
-
-func apiValues() (out []string) {
-	for _, a := range APIs {
-		out = append(out, fmt.Sprintf("%d=%s", a.API, a.Name))
 	}
 	return out
 }

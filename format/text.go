@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -30,7 +31,8 @@ import (
 //	2000 CheckpointEnd size=0
 //
 // A definition is `device ID`, `process ID`, `frame ID KIND FILE LINE FUNCTION`,
-// `stack ID PARENT FRAME` or `name ID TEXT`, with the rest as key=value; an
+// `stack ID PARENT FRAME` or `name ID TEXT`, with the rest as key=value; before
+// them, `api NUMBER NAME` names a function of a newer writer, which ours lacks. An
 // event is `TIME KIND` with its columns. `part` begins the next part, `part 7`
 // part 7; lines before the first one belong to part 0. Texts are quoted as in
 // Go; one without a space or quote needs no quotes.
@@ -60,6 +62,7 @@ func WriteText(w io.Writer, t *Trace) error {
 		meta.Parts = 0 // the part lines say it
 	}
 	b = append(appendMetaText(b, &meta), '\n')
+	b = appendAPIsText(b, meta.APIs)
 	b = appendDefsText(b, defs)
 	if _, err := out.Write(b); err != nil {
 		return fmt.Errorf("write text: %w", err)
@@ -221,6 +224,15 @@ func appendMetaText(b []byte, m *Meta) []byte {
 	return l.b
 }
 
+// appendAPIsText says the names of functions that our list lacks.
+func appendAPIsText(b []byte, names APINames) []byte {
+	for _, a := range slices.Sorted(maps.Keys(names)) {
+		b = strconv.AppendQuote(fmt.Appendf(b, "api %d ", a), names[a])
+		b = append(b, '\n')
+	}
+	return b
+}
+
 // AppendEventText appends e as one line of the text twin, without newline.
 // With d it leaves out the process where that is the only one.
 func AppendEventText(b []byte, e *Event, d *Defs) []byte {
@@ -239,8 +251,14 @@ func AppendEventText(b []byte, e *Event, d *Defs) []byte {
 	}
 	l.uint("thread", uint64(e.Thread))
 	l.uint("seq", e.Seq)
-	if e.API != APINone {
+	switch {
+	case e.API == APINone:
+	case e.API.Known():
 		l.word("api", e.API.String())
+	case d != nil:
+		l.text("api", d.API(e.API))
+	default:
+		l.text("api", e.API.String())
 	}
 	if e.Layer != info.Layer {
 		l.word("layer", e.Layer.String())

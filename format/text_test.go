@@ -33,7 +33,7 @@ part
 1300 Alloc thread=7 api=torch device=0 address=0xffffffffffffffff size=9223372036854775807 allocated=0 reserved=2 stack=11 flags=nested|inpool|0x8000
 1400 Free process=0 thread=7 api=cuMemFree_v2 layer=pool class=managed device=-2 stream=0x1 pool=0x2 scope=18446744073709551615 parent=5 name=99 note=4 status=-5
 1400 Mark process=2
-1300 Unhooked api=api(999)
+1300 Unhooked api="api 999"
 1300 Unhooked layer=host class=imported
 sample 1300 device=0 total=100 used=10 free=90 reserved=0
 sample 1300 process=1 used=10 process_used=7 peak_used=12 api=1

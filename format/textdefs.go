@@ -87,6 +87,27 @@ func (p *textParser) readMeta(a *args) error {
 	return a.err
 }
 
+// readAPI reads the name of a function. trace.json has it from the start on.
+func (p *textParser) readAPI(a *args) error {
+	n, name := API(a.uintWord("number", 16)), a.textWord("name")
+	if err := a.end(); err != nil {
+		return err
+	}
+	if p.w != nil {
+		return errors.New("api stands before the first part")
+	}
+	if p.meta.APIs == nil {
+		p.meta.APIs = APINames{}
+	}
+	if old, ok := p.meta.APIs[n]; ok && old != name {
+		return fmt.Errorf("api %d is defined twice, differently", n)
+	}
+	if !n.Known() {
+		p.apis[name] = n
+	}
+	return p.meta.APIs.add(n, name) // refuses a name that stands twice
+}
+
 func (p *textParser) readDef(what string, a *args) error {
 	id := a.uintWord("id", 32)
 	if what == "device" && (id > 1<<15-1) {

@@ -30,7 +30,7 @@ func ReadText(r io.Reader, dir string) error {
 		defer dec.Close()
 		in = bufio.NewReaderSize(dec, 64<<10)
 	}
-	p := textParser{in: in, dir: dir, part: -1, names: map[string]NameID{}}
+	p := textParser{in: in, dir: dir, part: -1, names: map[string]NameID{}, apis: map[string]API{}}
 	p.meta.Ending = EndClosed
 	err := p.run()
 	if err == nil {
@@ -65,6 +65,7 @@ type textParser struct {
 	made   error // why the trace could not be created
 	part   int
 	names  map[string]NameID
+	apis   map[string]API // those that our list lacks
 	fields []field
 }
 
@@ -146,6 +147,8 @@ func (p *textParser) read(s string) (err error) {
 		}
 		p.hasM = true
 		return p.readMeta(&a)
+	case "api":
+		return p.readAPI(&a)
 	case "device", "process", "frame", "stack", "name":
 		return p.readDef(word.value, &a)
 	case "part":
@@ -243,7 +246,7 @@ func (p *textParser) readSample(a *args) error {
 func (p *textParser) readEvent(word field, a *args) error {
 	at, err := strconv.ParseInt(word.value, 10, 64)
 	if err != nil || word.quoted {
-		return fmt.Errorf("%q is no line of a text twin: neither a time nor meta, device, process, frame, stack, name, part, sample", word.value)
+		return fmt.Errorf("%q is no line of a text twin: neither a time nor meta, api, device, process, frame, stack, name, part, sample", word.value)
 	}
 	e := Event{Time: Time(at), Duration: Unknown, Size: Unknown, Requested: Unknown, Allocated: Unknown, Reserved: Unknown, Device: NoDevice}
 	if e.Kind, err = ParseKind(a.word("kind")); err != nil {
@@ -261,8 +264,11 @@ func (p *textParser) readEvent(word field, a *args) error {
 		case "seq":
 			e.Seq = a.uint(63)
 		case "api":
-			e.API, err = ParseAPI(a.text())
-			a.fail(err)
+			var theirs bool
+			if e.API, theirs = p.apis[a.text()]; !theirs {
+				e.API, err = ParseAPI(a.text())
+				a.fail(err)
+			}
 		case "layer":
 			e.Layer, err = ParseLayer(a.text())
 			a.fail(err)

@@ -86,6 +86,10 @@ func create(dir string, meta Meta, opt WriterOptions, index int) (*Writer, error
 		return nil, fmt.Errorf("make a compressor: %w", err)
 	}
 	meta.Version = Version
+	if meta.APIs, err = theirs(meta.APIs); err != nil {
+		enc.Close()
+		return nil, fmt.Errorf("create a trace: %w", err)
+	}
 	w := &Writer{dir: dir, meta: meta, opt: opt, disk: opt.Disk, enc: enc, defs: NewDefs(), index: index}
 	w.defs.track = true
 	if opt.FlushEvery > 0 {
@@ -286,7 +290,10 @@ func (w *Writer) fail(err error) error {
 // writeMeta writes trace.json beside itself and renames it. On a full disk the
 // blocks it already has must do.
 func (w *Writer) writeMeta() error {
-	b, err := json.MarshalIndent(&w.meta, "", "  ")
+	b, err := json.MarshalIndent(&struct {
+		*Meta
+		APIs map[API]string `json:"apis"` // in place of Meta's
+	}{&w.meta, w.meta.APIs.all()}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", MetaFile, err)
 	}
