@@ -171,8 +171,7 @@ type LaneHeader struct {
 	Busy    uint32
 	Spare1  uint32
 	Dropped uint64 // records refused since birth
-	Seq     uint64 // records made since birth, refused ones included
-	Spare2  [12]uint64
+	Spare2  [13]uint64
 
 	// Written by the consumer.
 	Tail       uint64

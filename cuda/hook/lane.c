@@ -81,7 +81,7 @@ static bool wait_for_room(struct thread *t, uint64_t end, bool alloc)
 
 static void refuse(struct thread *t)
 {
-	__atomic_store_n(&t->lane->seq, ++t->seq, __ATOMIC_RELAXED);
+	t->seq++;
 	__atomic_fetch_add(&t->lane->dropped, 1, __ATOMIC_RELAXED); /* others count here too: thread.c, miss */
 }
 
@@ -137,7 +137,6 @@ static void write_all(struct thread *t, unsigned n, struct record *r, unsigned s
 			r->c.duration = (int64_t)(now - start);
 		memcpy(at(t, here), r, bytes);
 		to = here + bytes;
-		__atomic_store_n(&t->lane->seq, t->seq, __ATOMIC_RELAXED);
 	}
 	gpurec_shut(t, to);
 }

@@ -201,7 +201,6 @@ func (p *Producer) publish(rec []byte, defs []Definition) error {
 	if !p.room(total, kind) && !p.wait(total, kind) {
 		p.seq++
 		p.dropped++
-		atomic.StoreUint64(&p.header.Seq, p.seq)
 		atomic.StoreUint64(&p.header.Dropped, p.dropped)
 		return ErrDropped
 	}
@@ -219,7 +218,6 @@ func (p *Producer) publish(rec []byte, defs []Definition) error {
 	}
 	p.head = at
 	p.seq++
-	atomic.StoreUint64(&p.header.Seq, p.seq)
 	atomic.StoreUint64(&p.header.Head, at) // pairs with the load in Consumer.Read
 	atomic.StoreUint32(&p.header.Busy, 0)
 	for i := range defs {

@@ -25,7 +25,7 @@ func pair(slots int) (*Producer, *Consumer) {
 // through it.
 func at(p *Producer, c *Consumer, slots uint64, seq uint64) {
 	p.head, p.seq = slots*format.SlotSize, seq
-	p.header.Head, p.header.Tail, p.header.Seq = p.head, p.head, seq
+	p.header.Head, p.header.Tail = p.head, p.head
 	c.tail = p.head
 }
 
