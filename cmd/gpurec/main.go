@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 )
 
 // A command is one row of the table.
@@ -39,10 +38,6 @@ func commands() []command {
 const failed = 125
 
 func main() {
-	// The loop that empties the lanes must run when its time comes, also while
-	// compression has every core: the kernel then shares them out among threads,
-	// where Go would make it wait for a goroutine's turn.
-	runtime.GOMAXPROCS(max(4, runtime.NumCPU()))
 	collectLater()
 	os.Exit(dispatch(context.Background(), os.Stdout, os.Stderr, os.Args[1:]))
 }

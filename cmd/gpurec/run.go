@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -112,6 +113,13 @@ func (o *settings) check() error {
 	return checkSimulated(o.simulate, os.Getenv)
 }
 
+// processors is for the three loops of a recording and the collector. The one
+// that empties the lanes must run when its time comes, also while compression has
+// every core: the kernel then shares them out among threads, where Go would make
+// it wait for a goroutine's turn. More would only be more to look through for work
+// at each wake-up, of which a machine with many cores has as many.
+const processors = 4
+
 // record is the whole of gpurec run:
 //
 //	1 the hook, the Python package and, if asked, the simulated GPU
@@ -123,6 +131,7 @@ func (o *settings) check() error {
 // What fails in 1 or 3 is told before anything has started, with status 125: a
 // job that would run unrecorded for hours helps nobody who asked for a trace.
 func (o *settings) record(stderr io.Writer, command, options []string) int {
+	runtime.GOMAXPROCS(processors)
 	// The command's stderr is ours: where it goes into a file, it must be the
 	// file that the command alone would have made. Failures are said anyway.
 	talk := !o.quiet && (o.verbose || terminal(stderr))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -85,6 +86,9 @@ func (o *sampleSettings) check(args []string) error {
 
 // record runs until ctx, a signal, the duration or the devices end it.
 func (o *sampleSettings) record(ctx context.Context, stderr io.Writer, options []string) error {
+	// There are no lanes, so nothing needs to run beside a reading; with a second
+	// processor each would wake a thread to look for something that does.
+	runtime.GOMAXPROCS(1)
 	// A second interrupt ends the program the hard way.
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

@@ -59,7 +59,7 @@ func openLibrary(path string) (driver, error) {
 		}
 		return nil, e
 	}
-	has := func(name string) bool { return so.Lookup(name) == nil }
+	has := remembered(func(name string) bool { return so.Lookup(name) == nil })
 	for _, names := range required {
 		found := false
 		for _, name := range names {
@@ -76,6 +76,18 @@ func openLibrary(path string) (driver, error) {
 	}
 	loaded.path, loaded.lib = path, &library{lib: nvml.New(nvml.WithLibraryPath(path)), has: has}
 	return initLibrary()
+}
+
+// remembered looks each function up once: the linker has a lock and a long list.
+func remembered(has func(string) bool) func(string) bool {
+	var known sync.Map
+	return func(name string) bool {
+		v, ok := known.Load(name)
+		if !ok {
+			v, _ = known.LoadOrStore(name, has(name))
+		}
+		return v.(bool)
+	}
 }
 
 // initLibrary counts one more user of the loaded library. One that failed to
@@ -214,7 +226,7 @@ func (h *device) describe() Device { return h.d }
 func (h *device) memory() (Memory, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.api != 1 && h.lib.has("nvmlDeviceGetMemoryInfo_v2") {
+	if h.api == 2 || h.api == 0 && h.lib.has("nvmlDeviceGetMemoryInfo_v2") {
 		m, r := h.dev.GetMemoryInfo_v2()
 		if r == nvml.SUCCESS {
 			h.api = 2

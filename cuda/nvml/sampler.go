@@ -104,6 +104,7 @@ func (s *Sampler) loop(ctx context.Context, emit func(*format.Reading), fail fun
 	}
 	tick := time.NewTicker(max(interval, MinInterval))
 	defer tick.Stop()
+	clock := newClock()
 
 	tracks := make([]track, len(s.NVML.devices))
 	for i := range tracks {
@@ -123,7 +124,7 @@ func (s *Sampler) loop(ctx context.Context, emit func(*format.Reading), fail fun
 			if ctx.Err() != nil {
 				return
 			}
-			s.read(t, i, emit, fail)
+			s.read(t, i, clock, emit, fail)
 			alive = alive || !t.gone
 		}
 		if !alive {
@@ -139,12 +140,12 @@ func (s *Sampler) loop(ctx context.Context, emit func(*format.Reading), fail fun
 
 // read takes one reading of one device and passes it on if there is something
 // in it.
-func (s *Sampler) read(t *track, i int, emit func(*format.Reading), fail func(error)) {
-	if !t.due(now()) {
+func (s *Sampler) read(t *track, i int, clock clock, emit func(*format.Reading), fail func(error)) {
+	if !t.due(clock.now()) {
 		return
 	}
 	m, err := s.NVML.Memory(i)
-	at := now()
+	at := clock.now()
 	if err != nil {
 		if t.refused(at, err) {
 			fail(err)
@@ -238,10 +239,17 @@ func (t *track) take(at format.Time, m Memory, procs []format.ProcessReading) *f
 	return &t.out
 }
 
-// now is CLOCK_MONOTONIC, the clock of all events. Go's own clock is the same
-// one, but does not say its value.
-func now() format.Time {
+// A clock tells CLOCK_MONOTONIC, the clock of all events. Go's own is the same
+// one, and says not its value but what has passed, without a system call.
+type clock struct {
+	began time.Time
+	at    format.Time
+}
+
+func newClock() clock {
 	var ts syscall.Timespec
 	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, 1, uintptr(unsafe.Pointer(&ts)), 0)
-	return format.Time(ts.Nano())
+	return clock{time.Now(), format.Time(ts.Nano())}
 }
+
+func (c clock) now() format.Time { return c.at + format.Time(time.Since(c.began)) }
