@@ -17,8 +17,8 @@ type Thresholds struct {
 	Held         float64 `json:"held"`           // used bytes
 	Others       float64 `json:"others"`         // other processes' bytes
 	Untracked    float64 `json:"untracked"`      // the process's bytes that no recorded call took
-	Cached       float64 `json:"cached"`         // free in the pool: a cause before live memory that did not grow
-	Fragmented   float64 `json:"fragmented"`     // free in the pool: a cause before live memory that grew
+	Cached       float64 `json:"cached"`         // free in the pool: a cause before live memory
+	Fragmented   float64 `json:"fragmented"`     // free in the pool: a cause before live memory that grew from step to step
 	LimitSlack   float64 `json:"limit_slack"`    // more free than asked for, and refused
 	GrowingShare float64 `json:"growing_share"`  // of used bytes, that a line must have grown by
 	GrowingRises float64 `json:"growing_rises"`  // of the looks at it, that a line must have risen between
@@ -52,8 +52,9 @@ type Cause struct {
 const (
 	OwnLimit      = "own-limit" // the pool refused without asking the driver
 	LargerThanGPU = "larger-than-device"
-	KeptTensors   = "kept-tensors" // live memory fills the device, and it grew
-	LiveMemory    = "live-memory"  // live memory fills the device
+	KeptTensors   = "kept-tensors"   // live memory fills the device, and it grew from step to step
+	GrowingMemory = "growing-memory" // the same, and there are no steps: it may be all of one
+	LiveMemory    = "live-memory"    // live memory fills the device
 	HugeRequest   = "huge-request"
 	Fragmentation = "fragmentation" // enough is cached and free, in pieces that are too small
 	Unreachable   = "unreachable-cache"
@@ -175,31 +176,34 @@ func (c *judge) certain() {
 func (c *judge) live() {
 	if c.reaches(c.m.Used, thresholds.Held) {
 		fills := fmt.Sprintf("live memory is %s, %s of the device (threshold %s)", size(c.m.Used), percent(c.m.Used, c.m.Total), share(thresholds.Held))
-		if c.grown() {
-			c.add(KeptTensors, "memory that the program keeps: it grew until the device was full", c.m.Used, "%s; %s", fills, c.grew())
-		} else {
+		if !c.growing("the device was full", fills) {
 			c.add(LiveMemory, "live memory has "+percent(c.m.Used, c.m.Total)+" of the device", c.m.Used, "%s", fills)
 		}
 		return
 	}
 	if c.has(OwnLimit) && c.found[0].Bytes > 0 && 2*c.m.Used >= c.found[0].Bytes { // under a limit of its own
-		if c.grown() {
-			c.add(KeptTensors, "memory that the program keeps: it grew until the limit was reached", c.m.Used, "live memory is %s; %s", size(c.m.Used), c.grew())
-		} else {
-			c.add(LiveMemory, "live memory fills what the limit allows", c.m.Used, "live memory is %s, %s of what the pool had taken (threshold 50 %%)", size(c.m.Used), percent(c.m.Used, c.found[0].Bytes))
+		fills := fmt.Sprintf("live memory is %s, %s of what the pool had taken (threshold 50 %%)", size(c.m.Used), percent(c.m.Used, c.found[0].Bytes))
+		if !c.growing("the limit was reached", fills) {
+			c.add(LiveMemory, "live memory fills what the limit allows", c.m.Used, "%s", fills)
 		}
 	}
 }
 
-func (c *judge) grown() bool {
+// growing adds the cause of live memory that grew until something, if it did.
+func (c *judge) growing(until, fills string) bool {
 	g := c.pic.growth
-	return g != nil && float64(g.Bytes()) >= thresholds.GrownShare*float64(c.m.Used)
-}
-
-func (c *judge) grew() string {
-	g := c.pic.growth
-	return fmt.Sprintf("%s of it came between %s (threshold %s of live memory), from lines that rose at %s of %d looks or more",
+	if g == nil || float64(g.Bytes()) < thresholds.GrownShare*float64(c.m.Used) {
+		return false
+	}
+	grew := fmt.Sprintf("%s; %s of it came between %s (threshold %s of live memory), from lines that rose at %s of %d looks or more", fills,
 		size(g.Bytes()), g.span(), share(thresholds.GrownShare), share(thresholds.GrowingRises), g.Lines[0].Looks)
+	if g.By == "step" {
+		c.add(KeptTensors, "memory that the program keeps: it grew from step to step until "+until, c.m.Used, "%s", grew)
+	} else {
+		c.add(GrowingMemory, "live memory grew steadily until "+until+": it is kept, or all of one step", c.m.Used,
+			"%s. No scope came again often enough to tell steps apart", grew)
+	}
+	return true
 }
 
 // span is from where to where a growth was looked at.
@@ -271,15 +275,16 @@ func (c *judge) promote(sure int, id string) {
 
 // before reports whether a cause is more of one than another. Live memory is
 // what a program needs: where enough is cached, or one request is larger than
-// what any line holds, these are what is unusual. Where live memory grew, that is
-// unusual too, and only a large cache goes before it.
+// what any line holds, these are what is unusual. Where live memory grew from
+// step to step, that is unusual too, and only a large cache goes before it.
 func (c *judge) before(cause, other Cause) bool {
+	live := other.ID == LiveMemory || other.ID == GrowingMemory
 	switch {
-	case cause.ID == Fragmentation && other.ID == LiveMemory:
+	case cause.ID == Fragmentation && live:
 		return c.m.Cached >= c.Asked && c.reaches(c.m.Cached, thresholds.Cached)
 	case cause.ID == Fragmentation && other.ID == KeptTensors:
 		return c.m.Cached >= c.Asked && c.reaches(c.m.Cached, thresholds.Fragmented)
-	case cause.ID == HugeRequest && other.ID == LiveMemory:
+	case cause.ID == HugeRequest && live:
 		return len(c.pic.holders) == 0 || cause.Bytes >= c.pic.holders[0].Bytes
 	case cause.ID == HugeRequest && other.ID == KeptTensors:
 		return false

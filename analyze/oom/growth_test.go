@@ -62,7 +62,7 @@ func TestGrowth(t *testing.T) {
 	}{
 		{"kept from step to step", 20, true, 2000, keep, `step "step" 2 to 20: a.py:1:keep +1800 9/9 kept-tensors`},
 		{"the looks are thinned out", 1000, true, 100000, keep, `step "step" 64 to 960: a.py:1:keep +89600 14/14 kept-tensors`},
-		{"without scopes", 1000, false, 100000, keep, `allocations "" 128 to 1920: a.py:1:keep +89600 14/14 kept-tensors`},
+		{"without scopes", 1000, false, 100000, keep, `allocations "" 128 to 1920: a.py:1:keep +89600 14/14 growing-memory`},
 		{"too few steps to say", 4, true, 400, keep, `none`},
 		{"kept in the first steps only", 30, true, 1000, func(b *formattest.Builder, i int, next func() uint64) {
 			if i < 10 {
@@ -137,5 +137,34 @@ func TestSteps(t *testing.T) {
 		if f.Growth == nil || f.Growth.Scope != row.want || !strings.Contains(f.Growth.span(), `"`+row.want+`"`) {
 			t.Errorf("%+v: got %+v", row, f.Growth)
 		}
+	}
+}
+
+// Memory that grew and was then given back in every second place is there, in
+// pieces: that goes before what is still held.
+func TestGrownAndFragmented(t *testing.T) {
+	var freed []uint64
+	f := program(t, 200, false, 100_000, func(b *formattest.Builder, i int, next func() uint64) {
+		b.Stack("a.py:1:keep")
+		at := next()
+		b.Alloc(format.APIMemAlloc, at, 400)
+		for k := range uint64(4) {
+			b.Alloc(format.APITorch, at+100*k, 100)
+			if k%2 == 0 {
+				freed = append(freed, at+100*k)
+			}
+		}
+		if i == 199 {
+			for _, at := range freed {
+				b.Free(format.APITorch, at)
+			}
+		}
+	})
+	var got []string
+	for _, c := range f.Causes {
+		got = append(got, c.ID)
+	}
+	if s := strings.Join(got, " "); s != "fragmentation growing-memory" {
+		t.Errorf("%s\n%+v", s, f.Memory)
 	}
 }

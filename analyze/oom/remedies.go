@@ -21,7 +21,7 @@ func (c *judge) remedies() (out []string) {
 			c.raise(add)
 		case LargerThanGPU, HugeRequest:
 			c.shrink(add)
-		case KeptTensors:
+		case KeptTensors, GrowingMemory:
 			c.release(add)
 		case LiveMemory:
 			c.drop(add)
@@ -89,6 +89,11 @@ func (c *judge) release(add adder) {
 			each = fmt.Sprintf(", %s a step", format.Bytes(l.Bytes/g.Steps()))
 		}
 		add("find what keeps the memory of %s: +%s between %s%s", where(l.Line, l.In), format.Bytes(l.Bytes), g.span(), each)
+	}
+	if g.By != "step" {
+		c.drop(add)
+		add("record with an NVTX range around each step: then growth from step to step is told apart from what one step needs")
+		return
 	}
 	if c.Reporter == format.APITorchOOM.String() {
 		add("in PyTorch a list of losses or outputs keeps their graphs, and so all activations: loss.item() or tensor.detach() keeps none")

@@ -69,7 +69,7 @@ func (t *Trace) write(w io.Writer, all bool) {
 		if o.Host {
 			what = fmt.Sprintf("status %d: pinned host memory, not the device's", o.Status)
 		}
-		fmt.Fprintf(w, "also failed: %d × %s of pid %d, %s, first at %s\n", o.Count, o.API, o.PID, what, analyze.Seconds(o.First))
+		fmt.Fprintf(w, "also failed: %d × %s of pid %d, %s, first at %s\n", o.Count, analyze.Short(o.API), o.PID, what, analyze.Seconds(o.First))
 	}
 }
 
@@ -123,7 +123,7 @@ func (f *Failure) write(w io.Writer) {
 	fmt.Fprintf(w, "OUT OF MEMORY  %s  at %s%s\n", f.device(), analyze.Seconds(f.At), clock)
 	fmt.Fprintf(w, "  %s\n\n", f.Causes[0].Title)
 	row := func(name, f string, a ...any) { fmt.Fprintf(w, "  %-11s "+f+"\n", append([]any{name}, a...)...) }
-	row("asked for", "%s, reported by %s%s", size(f.Asked), f.Reporter, f.refused())
+	row("asked for", "%s, reported by %s%s", size(f.Asked), analyze.Short(f.Reporter), f.refused())
 	row("by", "%s", analyze.Line(f.Line))
 	if f.In != "" {
 		row("", "in %s", analyze.Line(short(f.In)))

@@ -64,7 +64,7 @@ func (a *Answer) failed(e *format.Event) {
 	o := a.others[k]
 	if o == nil {
 		row, _ := a.p.Defs.Process(e.Process)
-		o = &Other{PID: row.PID, API: e.API.String(), Status: e.Status, Host: e.Layer == format.LayerHost, First: a.p.Since(e.Time)}
+		o = &Other{PID: row.PID, API: a.p.Defs.API(e.API), Status: e.Status, Host: e.Layer == format.LayerHost, First: a.p.Since(e.Time)}
 		a.others[k] = o
 	}
 	o.Count++
@@ -103,7 +103,7 @@ func (a *Answer) fail(r *live.Refusal, e *format.Event, pic *picture) {
 	}
 	f.pic, pic.over = pic, false
 	out := f.out
-	out.Thread, out.Device, out.At, out.Reporter = e.Thread, pic.owner.Device, a.p.Since(e.Time), e.API.String()
+	out.Thread, out.Device, out.At, out.Reporter = e.Thread, pic.owner.Device, a.p.Since(e.Time), a.p.Defs.API(e.API)
 	out.Asked, out.Refusals, out.Driver = live.Asked(e), 0, nil
 	if r != nil {
 		n := live.Asked(&r.First)
@@ -140,7 +140,7 @@ func (a *Answer) retried(refusal *live.Refusal, t *try, e *format.Event) {
 	if r == nil {
 		row, _ := a.p.Defs.Process(e.Process)
 		s := a.site(first.Stack)
-		r = &Retry{PID: row.PID, Device: first.Device, API: first.API.String(), Line: s.line, In: s.in, First: a.p.Since(first.Time)}
+		r = &Retry{PID: row.PID, Device: first.Device, API: a.p.Defs.API(first.API), Line: s.line, In: s.in, First: a.p.Since(first.Time)}
 		a.retries[k] = r
 	}
 	r.Count++

@@ -26,7 +26,9 @@ Causes have thresholds, as shares of what programs can have of the device:
   larger-than-device  the request is
   limit-below-device  the driver refused though 5 % more than asked for was free
   kept-tensors        live memory is 25 %, and a quarter of it came with lines that
-                      rose at 80 % of the looks at them, which are at ends of steps
+                      rose at 80 % of the looks at them, at the ends of steps: of
+                      the outermost scopes that come again
+  growing-memory      the same without such scopes: kept, or all of one step
   live-memory         live memory is 25 %
   huge-request        the request is 25 %
   fragmentation       what is cached and free is enough, in pieces too small
