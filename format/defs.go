@@ -126,8 +126,10 @@ func (d *Defs) Walk(id StackID, buf []FrameID) (frames []FrameID, ok bool) {
 // API is the name of a function or source, also of one that only a newer writer
 // knew. It may hold anything: a trace claims it.
 func (d *Defs) API(a API) string {
-	if name, ok := d.apis[a]; ok && !a.Known() {
-		return name
+	if !a.Known() {
+		if name, ok := d.apis[a]; ok {
+			return name
+		}
 	}
 	return a.String()
 }

@@ -40,7 +40,7 @@ var eventColumns = []column[*eventRow]{
 	{name: "kind", typ: text, doc: "what happened", str: func(r *eventRow) string { return r.Kind.String() }},
 	{name: "layer", typ: text, doc: "driver, pool or host", str: func(r *eventRow) string { return r.Layer.String() }},
 	{name: "class", typ: text, doc: "kind of memory", str: func(r *eventRow) string { return r.Class.String() }},
-	{name: "api", typ: text, doc: "function or source that caused it", str: func(r *eventRow) string { return r.API.String() }},
+	{name: "api", typ: text, doc: "function or source that caused it", str: func(r *eventRow) string { return r.t.defs.API(r.API) }},
 	{name: "pid", typ: i32, doc: "process id", num: func(r *eventRow) int64 { return int64(r.process.PID) }},
 	{name: "thread", typ: u32, doc: "thread id of the operating system", num: func(r *eventRow) int64 { return int64(r.Thread) }},
 	{name: "device", typ: i16, doc: "index in the trace, -1 for none; of what is given back, where it was taken", num: (*eventRow).deviceIndex},

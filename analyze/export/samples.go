@@ -67,7 +67,7 @@ var scopeColumns = []column[*scopeRow]{
 	{name: "path", typ: text, doc: "its name and those around it, outermost first, joined by /", str: func(r *scopeRow) string { return r.path }},
 	{name: "name", typ: text, doc: "", str: func(r *scopeRow) string { return r.t.defs.Name(r.Name) }},
 	{name: "domain", typ: text, doc: "NVTX's, or who opened it", str: func(r *scopeRow) string { return r.t.defs.Name(r.Domain) }},
-	{name: "api", typ: text, doc: "source", str: func(r *scopeRow) string { return r.API.String() }},
+	{name: "api", typ: text, doc: "source", str: func(r *scopeRow) string { return r.t.defs.API(r.API) }},
 	{name: "timestamp", typ: instant, doc: "of its begin, wall clock", num: func(r *scopeRow) int64 { return r.t.wall(r.Begin) }},
 	{name: "begin_ns", typ: i64, doc: "since the start of the recording", num: func(r *scopeRow) int64 { return r.t.since(r.Begin) }},
 	{name: "end_ns", typ: i64, doc: "since the start of the recording; where the trace ends for one that is open", num: func(r *scopeRow) int64 { return r.t.since(r.end) }},

@@ -176,7 +176,7 @@ func (a *Answer) add(p *analyze.Pass, e *format.Event, name string) {
 	if sc == nil {
 		return
 	}
-	s := &Scope{ID: e.Scope, Parent: e.Parent, Name: name, N: a.seen[name], Domain: p.Defs.Name(e.Note), Source: e.API.String(),
+	s := &Scope{ID: e.Scope, Parent: e.Parent, Name: name, N: a.seen[name], Domain: p.Defs.Name(e.Note), Source: p.Defs.API(e.API),
 		Thread: e.Thread, Begin: p.Since(e.Time), Open: true, Late: sc.Late, hasName: e.Name != 0,
 		process: process{a.trace, e.Process}, trace: a.trace, order: len(a.rows), processID: e.Process}
 	if a.traces > 1 {

@@ -141,7 +141,7 @@ func (r *rate) report(since func(format.Time) int64) Rate {
 }
 
 // api counts a call of a function.
-func (p *process) api(e *format.Event) {
+func (p *process) api(d *format.Defs, e *format.Event) {
 	switch e.Kind {
 	case format.Alloc, format.AllocFailed, format.Free, format.FreeDone, format.FreeFailed, format.Map, format.Unmap, format.Release, format.Retain, format.Import, format.Reset:
 	default:
@@ -152,7 +152,7 @@ func (p *process) api(e *format.Event) {
 	}
 	c := p.apis[e.API]
 	if c == nil {
-		c = &API{Name: e.API.String()}
+		c = &API{Name: d.API(e.API)}
 		p.apis[e.API] = c
 	}
 	switch e.Kind {

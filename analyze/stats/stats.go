@@ -162,7 +162,7 @@ func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 	if p.In {
 		pr.kinds.settle(e.Time)
 		if p.Matches(e, fields) {
-			pr.api(e)
+			pr.api(p.Defs, e)
 		}
 	}
 	a.pools(pr, e)

@@ -41,7 +41,7 @@ func (a *Answer) failed(p *analyze.Pass, e *format.Event) {
 	k := failureKey{e.Process, e.API, e.Status}
 	f := a.failures[k]
 	if f == nil {
-		f = &Failure{API: e.API.String(), Status: e.Status, First: p.Since(e.Time), Largest: -1}
+		f = &Failure{API: p.Defs.API(e.API), Status: e.Status, First: p.Since(e.Time), Largest: -1}
 		if e.Status == outOfMemory || e.API == format.APITorchOOM { // which knows no status
 			f.Why = "out of memory"
 		}
@@ -102,7 +102,7 @@ func (f *Failure) words() []string {
 	case f.Retried > 0:
 		why += fmt.Sprintf(", of which %d before a retry that worked", f.Retried)
 	}
-	lines := []string{fmt.Sprintf("%d × %s of pid %d: %s, first at %s", f.Count, f.API, f.PID, why, analyze.Seconds(f.First)), largest}
+	lines := []string{fmt.Sprintf("%d × %s of pid %d: %s, first at %s", f.Count, analyze.Short(f.API), f.PID, why, analyze.Seconds(f.First)), largest}
 	if f.Line != "" {
 		lines = append(lines, "by "+analyze.Line(f.Line))
 	} else {

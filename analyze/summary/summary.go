@@ -229,7 +229,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 		}
 	}
 	for api, n := range a.apis {
-		t.APIs = append(t.APIs, Count{api.String(), n})
+		t.APIs = append(t.APIs, Count{p.Defs.API(api), n})
 	}
 	sort.Slice(t.APIs, func(i, j int) bool {
 		if t.APIs[i].Events != t.APIs[j].Events {

@@ -167,7 +167,7 @@ func (p *eventPrinter) object(pass *analyze.Pass, e *format.Event) *eventObject 
 		Size: known(e.Size), Requested: known(e.Requested), Duration: known(e.Duration), Allocated: known(e.Allocated), Reserved: known(e.Reserved),
 		CUctx: hex(e.CUctx), Stream: hex(e.Stream), Pool: hex(e.Pool), Scope: e.Scope, Parent: e.Parent, Name: d.Name(e.Name), Note: d.Name(e.Note), Status: e.Status}
 	if e.API != format.APINone {
-		o.API = e.API.String()
+		o.API = d.API(e.API)
 	}
 	if e.Layer != format.LayerNone {
 		o.Layer = e.Layer.String()
