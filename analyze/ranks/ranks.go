@@ -23,6 +23,9 @@ type Answer struct {
 	trace  int
 	scopes map[format.ScopeID]string // open ones: name#n
 	counts map[countKey]int
+
+	refusals live.Refusals
+	refused  map[*live.Refusal][]string // scopes that were open then
 }
 
 type countKey struct {
@@ -39,6 +42,17 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 	a.p, a.mine, a.order = p, map[format.ProcessID]*Rank{}, nil
 	a.scopes, a.counts = map[format.ScopeID]string{}, map[countKey]int{}
 	p.CountOnly(analyze.ByAll)
+	a.refused = map[*live.Refusal][]string{}
+	a.refusals = live.Refusals{
+		OnRefused: func(r *live.Refusal) { a.refused[r] = a.in(r.First.Scope) },
+		OnServed: func(r *live.Refusal, e *format.Event) {
+			delete(a.refused, r)
+			if p.In && p.Matches(e, analyze.ByAll) {
+				a.rank(e.Process).Retried++
+			}
+		},
+		OnTold: a.told,
+	}
 	p.State.OnEnd = a.end
 	p.State.OnScopeEnd = a.scopeEnds
 	return nil
@@ -101,31 +115,38 @@ func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 			status := e.Status
 			r.Status = &status
 		}
-	case format.AllocFailed:
-		if p.In && p.Matches(e, analyze.ByAll) {
-			a.failed(e)
-		}
 	}
+	a.refusals.Event(e)
 	return nil
 }
 
-// outOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
-const outOfMemory = 2
-
-// failed looks for the report of a pool that gave up: of PyTorch, of CuPy. The
-// driver may refuse a pool and the pool find room elsewhere.
-func (a *Answer) failed(e *format.Event) {
-	r := a.rank(e.Process)
-	gaveUp := e.API == format.APITorchOOM || e.Status == outOfMemory && e.Layer == a.usedLayer(e.Process) && e.Flags&format.FlagEcho == 0
-	if gaveUp && r.OOM == nil {
-		at := a.wall(e.Time)
-		r.OOM = &at
-		const most = 64 // a file may claim that scopes are each other's parents
-		for sc := a.p.State.Scope(e.Scope); sc != nil && len(r.OOMIn) < most; sc = a.p.State.Scope(sc.Parent) {
-			r.OOMIn = append(r.OOMIn, a.scopes[sc.ID])
-		}
-		slices.Reverse(r.OOMIn)
+// told counts a request that failed for the program.
+func (a *Answer) told(refusal *live.Refusal, e *format.Event) {
+	in := a.refused[refusal]
+	delete(a.refused, refusal)
+	if !a.p.In || !a.p.Matches(e, analyze.ByAll) {
+		return
 	}
+	r := a.rank(e.Process)
+	if r.Failed++; r.OOM != nil {
+		return
+	}
+	at := a.wall(e.Time)
+	r.OOM = &at
+	if refusal == nil {
+		in = a.in(e.Scope)
+	}
+	r.OOMIn = in
+}
+
+// in is the open scopes around and with id, outermost first.
+func (a *Answer) in(id format.ScopeID) (names []string) {
+	const most = 64 // a file may claim that scopes are each other's parents
+	for sc := a.p.State.Scope(id); sc != nil && len(names) < most; sc = a.p.State.Scope(sc.Parent) {
+		names = append(names, a.scopes[sc.ID])
+	}
+	slices.Reverse(names)
+	return names
 }
 
 func (a *Answer) wall(t format.Time) time.Time {
@@ -134,6 +155,7 @@ func (a *Answer) wall(t format.Time) time.Time {
 }
 
 func (a *Answer) End(p *analyze.Pass) error {
+	a.refusals.End()
 	for _, sc := range p.State.Scopes() {
 		if label, known := a.scopes[sc.ID]; known {
 			r := a.rank(sc.Process)
@@ -147,7 +169,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 			continue
 		}
 		r := a.rank(q.ID)
-		r.Used, r.Acquired, r.Failed = a.peak(used), a.peak(acquired), q.Failed
+		r.Used, r.Acquired = a.peak(used), a.peak(acquired)
 		if r.End == nil {
 			r.Live = used.Now
 		}

@@ -85,7 +85,7 @@ func TestNumbers(t *testing.T) {
 	if k := r.Ranks[1]; k.End != nil || k.Live != 1010 || k.Status != nil {
 		t.Errorf("rank 1 %+v", k)
 	}
-	if k := r.Ranks[2]; k.Failed != 2 || k.Live != 1500 || fmt.Sprint(k.OOMIn) != "[step#2 forward#1]" || fmt.Sprint(k.Doing) != "[step#2]" {
+	if k := r.Ranks[2]; k.Failed != 1 || k.Retried != 0 || k.Live != 1500 || fmt.Sprint(k.OOMIn) != "[step#2 forward#1]" || fmt.Sprint(k.Doing) != "[step#2]" {
 		t.Errorf("rank 2 %+v", k)
 	}
 	if d := r.Died; d == nil || d.Index != 2 || d.Next == nil || *d.Next != 1e9 || d.Time.Format("05.0") != "01.0" {
@@ -99,6 +99,22 @@ func TestNumbers(t *testing.T) {
 	}
 	if r := ask(t, analyze.Query{Ranks: []int32{1, 3}}, job(t)); len(r.Ranks) != 2 || r.Died != nil || r.OutOfMemory != nil || r.Peaks.Most != 1010 {
 		t.Errorf("of two ranks %+v", r)
+	}
+}
+
+// What the driver refused and a retry served has not failed.
+func TestRetried(t *testing.T) {
+	k := ask(t, analyze.Query{}, formattest.Text(t, `
+process 1 pid=1
+part
+1000 AllocFailed thread=1 api=cuMemAlloc_v2 device=0 requested=500 status=2
+1001 AllocFailed thread=1 api=cuMemAlloc_v2 device=0 requested=500 status=2
+1002 Alloc thread=1 api=cuMemAlloc_v2 device=0 address=0x10 size=500 requested=500
+1003 Alloc thread=1 api=torch device=0 address=0x10 size=500
+1004 AllocFailed thread=1 api=cuMemAlloc_v2 device=0 requested=900 status=2
+`)).Ranks[0]
+	if k.Failed != 1 || k.Retried != 1 || k.OOM == nil {
+		t.Errorf("%+v", k)
 	}
 }
 

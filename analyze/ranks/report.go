@@ -33,9 +33,10 @@ type Rank struct {
 	Devices  []Device   `json:"devices"`
 	Used     Peak       `json:"peak_used"`
 	Acquired Peak       `json:"peak_acquired"`
-	Live     int64      `json:"live_at_end"` // used, just before it ended, or at the window's end
-	Failed   int64      `json:"failed_allocations"`
-	OOM      *time.Time `json:"first_out_of_memory,omitempty"` // that its pool reported, or the driver of a process without
+	Live     int64      `json:"live_at_end"`                   // used, just before it ended, or at the window's end
+	Failed   int64      `json:"failed_requests"`               // for device memory, of which the program was told
+	Retried  int64      `json:"retried_requests"`              // that the driver refused, and a retry of the pool's served
+	OOM      *time.Time `json:"first_out_of_memory,omitempty"` // the first of Failed
 	OOMIn    []string   `json:"out_of_memory_in,omitempty"`    // scopes open then, outermost first, each with its number: step#3
 	End      *time.Time `json:"end,omitempty"`
 	Status   *int32     `json:"status,omitempty"`  // exit status, or 128 + signal

@@ -98,7 +98,7 @@ func (r *Report) writeTable(b *bufio.Writer) {
 	for _, k := range r.Ranks {
 		traces[k.Trace] = true
 	}
-	rows := [][]string{{"rank", "trace", "host", "pid", "devices", "peak used", "at", "peak acquired", "live at end", "failed", "status", "in"}}
+	rows := [][]string{{"rank", "trace", "host", "pid", "devices", "peak used", "at", "peak acquired", "live at end", "failed", "retried", "status", "in"}}
 	for _, k := range r.Ranks {
 		rank, status := "-", "-"
 		if k.Rank != nil {
@@ -115,7 +115,7 @@ func (r *Report) writeTable(b *bufio.Writer) {
 			devices = append(devices, fmt.Sprint(d.Device))
 		}
 		rows = append(rows, []string{rank, analyze.Line(k.Trace), analyze.Short(k.Host), fmt.Sprint(k.PID), strings.Join(devices, ","), tree.Size(k.Used.Bytes), analyze.Seconds(k.Used.At),
-			tree.Size(k.Acquired.Bytes), tree.Size(k.Live), fmt.Sprint(k.Failed), status, path(k.Doing)})
+			tree.Size(k.Acquired.Bytes), tree.Size(k.Live), fmt.Sprint(k.Failed), fmt.Sprint(k.Retried), status, path(k.Doing)})
 	}
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {

@@ -49,7 +49,7 @@ func (p *Process) write(b *bufio.Writer) {
 			analyze.Seconds(r.First), analyze.Seconds(r.Last), r.PerSecond, r.Busiest, analyze.Seconds(r.BusiestAt))
 	}
 	for _, pool := range p.Pools {
-		fmt.Fprintf(b, "pool         %s: %.2f %% of %d allocations needed no driver; %d did, of %s\n", pool.Name, 100*pool.HitRatio, pool.Count, pool.Misses, tree.Size(pool.MissBytes))
+		fmt.Fprintf(b, "pool         %s: %.2f %% of %d allocations needed no driver; %d did, of %s\n", analyze.Short(pool.Name), 100*pool.HitRatio, pool.Count, pool.Misses, tree.Size(pool.MissBytes))
 	}
 	for _, m := range p.Memory {
 		m.write(b)
@@ -117,7 +117,7 @@ func (p *Process) writeAPIs(b *bufio.Writer) {
 		if c.Timed > 0 {
 			spent, longest = time.Duration(c.Time).Round(time.Microsecond).String(), time.Duration(c.Longest).Round(time.Microsecond).String()
 		}
-		fmt.Fprintf(b, "%-28s %9d %10d %7d %12s %12s %12s\n", c.Name, c.Taken, c.Given, c.Failed, format.Bytes(c.Bytes), spent, longest)
+		fmt.Fprintf(b, "%-28s %9d %10d %7d %12s %12s %12s\n", analyze.Short(c.Name), c.Taken, c.Given, c.Failed, format.Bytes(c.Bytes), spent, longest)
 	}
 }
 

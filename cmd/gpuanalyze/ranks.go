@@ -20,9 +20,9 @@ the median than 3.5 deviations (median absolute deviation times 1.4826) and than
 5 % of it; it takes 3 ranks to say so. The imbalance is the largest peak against the
 mean.
 
-A rank has died when its status is not 0, and has run out of memory when its pool
-gave up, or the driver refused a process without a pool. Between hosts times are as
-good as their clocks.`,
+A rank has died when its status is not 0, and has run out of memory when a request
+failed for the program: what the driver refused and the pool's retry served is in a
+column of its own. Between hosts times are as good as their clocks.`,
 		examples: []string{
 			"gpuanalyze ranks rank0.gpurec",
 			"gpuanalyze ranks --json train.gpurec",
