@@ -144,6 +144,20 @@ func (c *judge) missing() int64 {
 // enough reports whether the request would have fitted with n more bytes free.
 func (c *judge) enough(n int64) bool { return c.m.Free >= 0 && c.m.Free+n >= c.need() }
 
+// exact reports whether Free is of the moment itself: the driver's word, or a
+// sample since which, or until which, nothing was taken or given back. Another's
+// correction leaves out what no event tells, such as a new context.
+func (m *Memory) exact() bool {
+	return m.Free >= 0 && (m.Reading == nil || m.Reading.Corrected == 0)
+}
+
+func (m *Memory) free() string {
+	if m.exact() {
+		return size(m.Free)
+	}
+	return "about " + size(m.Free)
+}
+
 // certain are the causes that need no comparison: who refused says them.
 func (c *judge) certain() {
 	switch {
@@ -154,7 +168,7 @@ func (c *judge) certain() {
 		}
 		words := ""
 		if c.m.Free >= c.Asked {
-			words = fmt.Sprintf(", and the device had %s free", size(c.m.Free))
+			words = fmt.Sprintf(", and the device had %s free", c.m.free())
 		}
 		if c.lost {
 			words += ". Events are missing, so that a refusal by the driver may be too"
@@ -165,9 +179,9 @@ func (c *judge) certain() {
 	case c.m.Total > 0 && c.need() > c.m.Total:
 		c.add(LargerThanGPU, "one request is larger than the device", c.need(), "it asks for %s, and programs can have %s of this device, all of it free",
 			size(c.need()), size(c.m.Total))
-	case c.Refusals > 0 && c.m.Free >= 0 && c.enough(0) && c.reaches(c.m.Free-c.need(), thresholds.LimitSlack):
+	case c.Refusals > 0 && c.enough(0) && c.m.exact() && c.reaches(c.m.Free-c.need(), thresholds.LimitSlack):
 		c.add(DeviceLimit, "a limit below the device: the driver refused what the device had", c.m.Free,
-			"NVML said %s free, more than asked for by %s of the device (threshold %s). Which limit it is the events do not say",
+			"%s was free, more than asked for by %s of the device (threshold %s). Which limit it is the events do not say",
 			size(c.m.Free), percent(c.m.Free-c.need(), c.m.Total), share(thresholds.LimitSlack))
 	}
 }

@@ -405,3 +405,19 @@ func TestText(t *testing.T) {
 		t.Errorf("%q, %v", empty.String(), err)
 	}
 }
+
+// A reading from before the process had its context says more is free than was.
+// It is no proof of a limit, and the page says that it cannot be.
+func TestCorrectedReadingProvesNoLimit(t *testing.T) {
+	r := ask(t, formattest.Text(t, head+`sample 5 device=0 total=1000 free=1000
+10 Alloc process=1 thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=300
+100 AllocFailed process=1 thread=7 api=cuMemAlloc_v2 device=0 requested=200 status=2
+`), &analyze.Query{})
+	if got := words(r); got != "1 × cuMemAlloc_v2 asked 200, refused 1, open: live-memory\n" {
+		t.Error(got)
+	}
+	var b bytes.Buffer
+	if err := r.WriteText(&b, false); err != nil || !strings.Contains(b.String(), "corrected by the 300 B acquired in between; too much, for the driver refused less") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}

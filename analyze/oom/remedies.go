@@ -46,7 +46,7 @@ type adder func(f string, a ...any)
 func (c *judge) raise(add adder) {
 	if c.m.Free < c.Asked {
 		if c.m.Free >= 0 {
-			add("raising the limit alone does not help: the device had %s free, less than asked for", size(c.m.Free))
+			add("raising the limit alone does not help: the device had %s free, less than asked for", c.m.free())
 		}
 		return
 	}
@@ -57,7 +57,7 @@ func (c *judge) raise(add adder) {
 	case format.APICuPy.String():
 		where = "MemoryPool.set_limit, or CUPY_GPU_MEMORY_LIMIT"
 	}
-	add("raise the limit (%s): this request needs %s more than the pool has, and the device had %s free", where, format.Bytes(c.Asked), format.Bytes(c.m.Free))
+	add("raise the limit (%s): this request needs %s more than the pool has, and the device had %s free", where, format.Bytes(c.Asked), c.m.free())
 }
 
 // shrink is for a request that is too large: by how much it would have fitted.

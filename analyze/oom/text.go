@@ -140,7 +140,7 @@ func (f *Failure) write(w io.Writer) {
 	for i, c := range f.Causes {
 		fmt.Fprintf(w, "    %d. %s: %s\n", i+1, c.ID, c.Why)
 	}
-	f.Memory.write(w)
+	f.Memory.write(w, f.Refusals > 0 && f.Memory.Free >= max(f.Asked, *f.Driver))
 	f.writeHolders(w)
 	f.writeGrowth(w)
 	f.writePins(w)
@@ -180,12 +180,17 @@ func (f *Failure) outcome() string {
 	case Fatal:
 		return "fatal (inferred): its thread allocated nothing more, and " + end
 	case Survived:
+		if f.After == 0 {
+			return "survived (inferred): " + end
+		}
 		return fmt.Sprintf("survived (inferred): its thread allocated %d time%s more, and %s", f.After, analyze.Plural(f.After), end)
 	}
 	return "open: " + end
 }
 
-func (m *Memory) write(w io.Writer) {
+// write is where the memory was. Where the driver refused what is said to be
+// free, that is said too.
+func (m *Memory) write(w io.Writer, refused bool) {
 	fmt.Fprintf(w, "\n  where the device's memory was\n")
 	row := func(depth int, name string, n int64, words ...string) {
 		if n < 0 {
@@ -201,6 +206,9 @@ func (m *Memory) write(w io.Writer) {
 	by := m.Reading.words()
 	if m.Reading == nil {
 		by = "by the driver, with its refusal"
+	}
+	if refused && !m.exact() {
+		by += "; too much, for the driver refused less"
 	}
 	row(2, "free", m.Free, by)
 	if m.Process >= 0 {
