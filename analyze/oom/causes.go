@@ -23,6 +23,7 @@ type Thresholds struct {
 	GrowingShare float64 `json:"growing_share"`  // of used bytes, that a line must have grown by
 	GrowingRises float64 `json:"growing_rises"`  // of the looks at it, that a line must have risen between
 	GrownShare   float64 `json:"grown_headline"` // of used bytes, that all growing lines must have grown by to be a headline
+	Context      int64   `json:"context"`        // bytes that a process's context and modules may have, where NVML does not say
 	GranularityB int64   `json:"granularity"`    // bytes to which PyTorch rounds what it asks of the driver
 }
 
@@ -37,6 +38,7 @@ var thresholds = Thresholds{
 	GrowingShare: 0.05,
 	GrowingRises: 0.80,
 	GrownShare:   0.25,
+	Context:      1536 << 20,
 	GranularityB: 20 << 20,
 }
 
@@ -229,15 +231,25 @@ func (g *Growth) span() string {
 }
 
 func (c *judge) others() {
-	if c.m.Others < 0 || !c.reaches(c.m.Others, thresholds.Others) || c.has(OwnLimit, LargerThanGPU) || !c.enough(c.m.Others) {
+	n, at := c.elsewhere()
+	if !c.reaches(n, thresholds.Others) || c.has(OwnLimit, LargerThanGPU) || !c.enough(n) {
 		return
 	}
-	most := ""
-	if c.m.AtMost {
-		most = " at most: NVML did not say what this process itself has"
+	c.add(OtherProcess, "other processes have the device's memory", n, "they have %s%s, %s of the device (threshold %s), and without them the request would have fitted",
+		size(n), at, percent(n, c.m.Total), share(thresholds.Others))
+}
+
+// elsewhere is what other processes have for certain. Where NVML did not say what
+// this process itself has, its context is among the others' bytes.
+func (c *judge) elsewhere() (n int64, words string) {
+	if c.m.Others < 0 || !c.m.AtMost {
+		return c.m.Others, ""
 	}
-	c.add(OtherProcess, "other processes have the device's memory", c.m.Others, "they have %s%s, %s of the device (threshold %s), and without them the request would have fitted",
-		size(c.m.Others), most, percent(c.m.Others, c.m.Total), share(thresholds.Others))
+	known := int64(0)
+	for _, o := range c.m.Recorded {
+		known += o.Acquired
+	}
+	return known + max(c.m.Others-known-thresholds.Context, 0), " at least (NVML did not say what this process itself has: " + format.Bytes(thresholds.Context) + " of the rest may be its context)"
 }
 
 // cached is memory that the pool has and the request could not use.

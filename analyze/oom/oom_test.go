@@ -406,6 +406,23 @@ func TestText(t *testing.T) {
 	}
 }
 
+// What may be the process's own context is no other process's.
+func TestOwnContextIsNobodyElses(t *testing.T) {
+	const total = 8 << 30
+	for others, want := range map[int]string{5 << 28: "live-memory", 5 << 30: "other-process live-memory"} {
+		r := ask(t, formattest.Text(t, fmt.Sprintf(`device 0 uuid=G total=%d
+process 1 pid=7
+part
+10 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=%d
+100 AllocFailed thread=7 api=cuMemAlloc_v2 device=0 requested=%d status=2
+sample 110 device=0 total=%d used=%d
+`, total, total-others, 1<<30, total, total)), &analyze.Query{})
+		if got := words(r); !strings.HasSuffix(got, ": "+want+"\n") {
+			t.Errorf("%d: got %swant %s", others, got, want)
+		}
+	}
+}
+
 // A reading from before the process had its context says more is free than was.
 // It is no proof of a limit, and the page says that it cannot be.
 func TestCorrectedReadingProvesNoLimit(t *testing.T) {

@@ -33,7 +33,8 @@ Causes have thresholds, as shares of what programs can have of the device:
   huge-request        the request is 25 %
   fragmentation       what is cached and free is enough, in pieces too small
   unreachable-cache   the same, and one piece is large enough
-  other-process       others have 10 %, and the request would fit without them
+  other-process       others have 10 %, and the request would fit without them;
+                      of bytes that may be a context 1.5 GiB do not count
   untracked-use       the process has 10 % that no recorded call took
 The first is the headline: what is certain, then what stands for most bytes.
 
