@@ -145,6 +145,13 @@ func isSpan(a *live.Allocation) bool {
 	return a.Layer == format.LayerDriver && a.Class == format.ClassDevice && a.Size > 0 && a.API.Space() == format.SpaceDevice
 }
 
+// mayPool reports whether a process has a pool, as far as is known. One that is
+// known to have none may have very many driver allocations, of which none will
+// be a segment.
+func (t *Tracker) mayPool(id format.ProcessID) bool {
+	return t.p.State.Pooled == nil || t.p.State.Pooled(id)
+}
+
 // Begin is for OnBegin.
 func (t *Tracker) Begin(a *live.Allocation) {
 	switch {
@@ -152,7 +159,7 @@ func (t *Tracker) Begin(a *live.Allocation) {
 		p := t.pool(Owner{a.Process, a.Device})
 		p.occupy(a.Address, a.Size, 1)
 		t.changed(p)
-	case isSpan(a):
+	case isSpan(a) && t.mayPool(a.Process):
 		p := t.pool(Owner{a.Process, a.Device})
 		p.add(&span{Span: Span{Address: a.Address, Size: a.Size, Stack: a.Stack, Time: a.Time}, pool: a.Flags&format.FlagInPool != 0})
 		t.changed(p)
