@@ -70,6 +70,14 @@ const (
 	bufferSize   = 16         // of a buffer in a batch's metadata: offset, length
 )
 
+// Prepare makes the shapes of all tables, a millisecond or two of work that a
+// program in a hurry has done beside something else before its first Create.
+func Prepare() {
+	for _, t := range tableOrder {
+		t.shape()
+	}
+}
+
 func (t *table) shape() *shape {
 	t.once.Do(func() {
 		s, err := makeShape(t)

@@ -132,6 +132,7 @@ const processors = 4
 // job that would run unrecorded for hours helps nobody who asked for a trace.
 func (o *settings) record(stderr io.Writer, command, options []string) int {
 	runtime.GOMAXPROCS(processors)
+	go format.Prepare()
 	// The command's stderr is ours: where it goes into a file, it must be the
 	// file that the command alone would have made. Failures are said anyway.
 	talk := !o.quiet && (o.verbose || terminal(stderr))
