@@ -118,13 +118,13 @@ func (a *Answer) device(trace string, id format.Device, h *tree.High) *Device {
 }
 
 func (a *Answer) process(trace string, o segments.Owner, h *tree.High) *Process {
-	d, _ := a.p.Defs.Process(o.Process)
+	d, known := a.p.Defs.Process(o.Process)
 	out := &Process{Trace: trace, PID: d.PID, Command: d.Command, Device: o.Device, At: a.p.Since(h.At), Used: h.Most.Used, Acquired: h.Most.Acquired,
 		Blocks: h.Most.Blocks, UsedLayer: format.LayerDriver.String(), Open: a.scopes(a.ownThen[o], map[format.ProcessID]bool{o.Process: true})}
 	if a.p.Pooled(o.Process) {
 		out.UsedLayer = format.LayerPool.String()
 	}
-	if d.Rank >= 0 {
+	if known && d.Rank >= 0 {
 		out.Rank = &d.Rank
 	}
 	return out

@@ -235,9 +235,9 @@ func (a *Answer) End(p *analyze.Pass) error {
 		if s.trace != a.trace {
 			continue
 		}
-		d, _ := p.Defs.Process(s.processID)
+		d, known := p.Defs.Process(s.processID)
 		s.PID = d.PID
-		if d.Rank >= 0 {
+		if known && d.Rank >= 0 {
 			rank := d.Rank
 			s.Rank = &rank
 		}

@@ -125,8 +125,8 @@ func (a *Answer) name(e *entry) string {
 	case a.By == ByClass:
 		return e.class.String()
 	case a.By == ByProcess:
-		d, _ := a.p.Defs.Process(e.process)
-		if d.Rank >= 0 {
+		d, known := a.p.Defs.Process(e.process)
+		if known && d.Rank >= 0 {
 			return fmt.Sprintf("pid %d rank %d", d.PID, d.Rank)
 		}
 		return fmt.Sprintf("pid %d", d.PID)

@@ -41,10 +41,10 @@ func (g *grid) at(t format.Time) int {
 	if t == g.to {
 		since--
 	}
-	for since/g.width >= g.most {
+	for since/g.width >= g.most && g.width < math.MaxUint64 {
 		g.double()
 	}
-	return int(since / g.width)
+	return int(min(since/g.width, g.most-1))
 }
 
 func (g *grid) double() {

@@ -231,6 +231,9 @@ func (a *Answer) enter(p *analyze.Pass, now format.Time) {
 	} else if p.Windowed() {
 		from = now
 	}
+	if since, thinned := p.CompleteSince(); thinned { // nobody knows what was before
+		from = max(from, since)
+	}
 	to := p.Trace.Meta().End
 	if t, known := p.To(); known && (to == 0 || t < to) {
 		to = t
@@ -267,7 +270,7 @@ func (a *Answer) Sample(p *analyze.Pass, r *format.Sample) error {
 	}
 	from, known := p.From()
 	if a.grid == nil && (!p.Windowed() || known && r.Time >= from) {
-		a.enter(p, r.Time)
+		a.enter(p, from)
 	}
 	k := id{device: r.Device}
 	e := a.entries[k]

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -112,6 +114,55 @@ func TestFrom(t *testing.T) {
 				t.Errorf("%s from %q: %d to %d, want %v", curve, from, got.From, got.To, want)
 			}
 		}
+	}
+}
+
+// A reading from before the window holds from its begin on.
+func TestReadingBeforeTheWindow(t *testing.T) {
+	r := ask(t, Options{By: ByDevice, Curve: NVML, Points: 1}, &analyze.Query{From: moment(t, "3s")}, formattest.Text(t, strings.Replace(small, "used=6000 free=94000 peak_used=7000", "used=60 free=99940", 1)))
+	if s := r.Traces[0].Series[0]; s.Max != 5000 || s.MaxAt != 3e9 || s.End != 60 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Where the first parts are deleted, nobody knows what was before.
+func TestThinned(t *testing.T) {
+	b := formattest.New(t)
+	b.Process("x")
+	b.Device("GPU-0", 1<<40)
+	b.Meta.Monotonic = 0
+	b.Alloc(format.APITorch, 1, 700).Time = 1000
+	fold := live.New()
+	for _, e := range b.Events() {
+		fold.Apply(&e)
+	}
+	b.Part(fold.Checkpoint(1000))
+	b.Alloc(format.APITorch, 2, 50).Time = 9000
+	tr := b.Trace()
+	if err := os.RemoveAll(filepath.Join(tr.Path(), "00000")); err != nil {
+		t.Fatal(err)
+	}
+	tr, err := format.Open(tr.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]int64{"": 1000, "500ns": 1000, "2us": 2000} {
+		var q analyze.Query
+		if from != "" {
+			q.From = moment(t, from)
+		}
+		got := ask(t, Options{By: ByDevice, Curve: Used, Points: 3}, &q, tr).Traces[0]
+		if s := got.Series[0]; got.From != want || s.Max != 750 || s.Least[0] != 700 {
+			t.Errorf("from %q: %+v %+v", from, got, s)
+		}
+	}
+}
+
+// A process of which nothing is known has no rank.
+func TestUndefinedProcess(t *testing.T) {
+	r := ask(t, Options{By: ByProcess, Curve: Used, Points: 1}, &analyze.Query{}, formattest.Text(t, "part\n1000 Alloc process=7 thread=1 api=torch device=0 address=0x1000 size=100\n"))
+	if got := r.Traces[0].Series[1].Name; got != "pid 0" {
+		t.Error(got)
 	}
 }
 
@@ -242,6 +293,9 @@ func TestAnyTime(t *testing.T) {
 		if n := len(s.buckets); n > 7 {
 			t.Fatalf("%d buckets", n)
 		}
+	}
+	if at := newGrid(math.MinInt64, math.MinInt64, 1).at(math.MaxInt64); at != 0 {
+		t.Errorf("bucket %d of one", at)
 	}
 }
 
