@@ -119,8 +119,8 @@ func TestFrom(t *testing.T) {
 
 // A reading from before the window holds from its begin on.
 func TestReadingBeforeTheWindow(t *testing.T) {
-	r := ask(t, Options{By: ByDevice, Curve: NVML, Points: 1}, &analyze.Query{From: moment(t, "3s")}, formattest.Text(t, strings.Replace(small, "used=6000 free=94000 peak_used=7000", "used=60 free=99940", 1)))
-	if s := r.Traces[0].Series[0]; s.Max != 5000 || s.MaxAt != 3e9 || s.End != 60 {
+	r := ask(t, Options{By: ByDevice, Curve: NVML, Points: 1}, &analyze.Query{From: moment(t, "7500ms")}, formattest.Text(t, strings.Replace(small, "used=6000 free=94000 peak_used=7000", "used=60 free=99940", 1)))
+	if s := r.Traces[0].Series[0]; s.Max != 5000 || s.MaxAt != 7.5e9 || s.End != 60 {
 		t.Errorf("%+v", s)
 	}
 }
