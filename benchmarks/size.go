@@ -18,7 +18,8 @@ import (
 const longRun = "testdata/h200/steps.gpurec"
 
 // sizes is the bytes an event takes on disk, of a real training run, written
-// again as the recorder does it. Nothing here varies: one round.
+// again as the recorder does it, at the pace at which it came,
+// 55,000 events a second, and at others. Nothing here varies: one round.
 //
 // The limit is the time column's own entropy, of which no writer can spare
 // anything: the distances between events, as a mixture over powers of two within
@@ -26,7 +27,7 @@ const longRun = "testdata/h200/steps.gpurec"
 // times grow would still reach lies between that and the column's present size.
 func sizes(s *suite) error {
 	trace := s.fresh("size.gpurec")
-	if err := rewrite(filepath.Join(s.root, longRun), trace); err != nil {
+	if err := rewrite(filepath.Join(s.root, longRun), trace, ownPace()); err != nil {
 		return err
 	}
 	path := filepath.Join(trace, "00000", "events.arrow")
@@ -56,6 +57,16 @@ func sizes(s *suite) error {
 		return err
 	}
 	put("Disk", "gpurec-without-schema", float64(events-schemas))
+	for _, thousands := range []int{10, 50} {
+		paced := s.fresh("paced.gpurec")
+		if err := rewrite(filepath.Join(s.root, longRun), paced, pace(thousands*1000)); err != nil {
+			return err
+		}
+		if events, err = size(paced, "events.arrow"); err != nil {
+			return err
+		}
+		put("Disk", fmt.Sprintf("gpurec-at-%dk-a-second", thousands), float64(events))
+	}
 	arrowBytes, err := writeBatches(s.fresh("arrow"), schema, batches)
 	if err != nil {
 		return err
@@ -83,10 +94,35 @@ func sizes(s *suite) error {
 	return nil
 }
 
-// rewrite records a trace of one part again: a flush each 700 ms of its own
-// time, small batches made full ones at the end.
-func rewrite(from, to string) error {
-	const flushEvery = 700_000_000 // ns, as the recorder does
+// A flush says before which events the recorder would have flushed.
+type flush func(*format.Event) bool
+
+const flushEvery = 700_000_000 // ns, as the recorder does
+
+// ownPace is by the events' own times.
+func ownPace() flush {
+	var flushed format.Time
+	return func(e *format.Event) bool {
+		due := e.Time >= flushed+flushEvery
+		if due {
+			flushed = e.Time
+		}
+		return due
+	}
+}
+
+// pace is as if so many came each second, one as long after the other.
+func pace(perSecond int) flush {
+	n := 0
+	return func(*format.Event) bool {
+		n++
+		return n%(perSecond*(flushEvery/1_000_000)/1_000) == 0
+	}
+}
+
+// rewrite records a trace of one part again; a part that closes with many small
+// batches gets full ones.
+func rewrite(from, to string, due flush) error {
 	t, err := format.Open(from)
 	if err != nil {
 		return err
@@ -107,10 +143,8 @@ func rewrite(from, to string) error {
 		return err
 	}
 	defer events.Close()
-	flushed := t.Meta().Monotonic
 	err = each(events.Next, func(e *format.Event) error {
-		if e.Time >= flushed+flushEvery {
-			flushed = e.Time
+		if due(e) {
 			if err := w.Flush(); err != nil {
 				return err
 			}

@@ -243,7 +243,7 @@ func (p *partWriter) close() error {
 		}
 		p.files[i] = nil
 		if scattered(len(f.blocks), f.rows) {
-			compact(p.w.disk, f.path, f.table, p.w.enc) // where it fails the table stays as it is, and is whole
+			compact(p.w.disk, f.path, p.rows[i], p.w.enc) // where it fails the table stays as it is, and is whole
 		}
 	}
 	return nil
@@ -261,16 +261,21 @@ func (p *partWriter) abandon() {
 }
 
 // scattered reports whether a table has so many batches for its rows that
-// rewriting pays: one flush a second is 86,400 a day.
+// rewriting pays: one flush a second is 86,400 a day. It costs as much as writing
+// does, 140 ns an event. Measured on a training run, where rewriting leaves 2.77
+// bytes an event: batches of 3,500 rows take 5.7, of 17,500 3.2, of 35,000, which
+// is 50,000 events a second, 2.89; there 140 ns are a third of all that recording
+// may cost, and they stay.
 func scattered(batches int, rows int64) bool {
 	ideal := int((rows + MaxBatchRows - 1) / MaxBatchRows)
 	return batches > 4 && batches >= 2*ideal
 }
 
-// compact rewrites a closed table in full batches, beside, and renames it.
-func compact(disk Disk, path string, t *table, enc *encoder) error {
+// compact rewrites a closed table in full batches, beside, and renames it. The
+// memory of b is used, which is empty.
+func compact(disk Disk, path string, b *batch, enc *encoder) error {
 	beside := path + ".new"
-	err := rewrite(disk, path, beside, t, enc)
+	err := rewrite(disk, path, beside, b, enc)
 	if err == nil {
 		err = disk.Rename(beside, path)
 	}
@@ -281,17 +286,16 @@ func compact(disk Disk, path string, t *table, enc *encoder) error {
 }
 
 // rewrite copies the table at path, which must be whole, to a new file.
-func rewrite(disk Disk, path, to string, t *table, enc *encoder) error {
-	r, err := openTable(path, t)
+func rewrite(disk Disk, path, to string, b *batch, enc *encoder) error {
+	r, err := openTable(path, b.table)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	w, err := createTable(disk, to, t, enc)
+	w, err := createTable(disk, to, b.table, enc)
 	if err != nil {
 		return err
 	}
-	b := newBatch(t)
 	for {
 		in, err := r.next()
 		if err == io.EOF {
