@@ -26,7 +26,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 	t := &Trace{Path: p.Trace.Path(), Processes: []*Process{}}
 	sort.SliceStable(a.order, func(i, j int) bool { return a.order[i].id < a.order[j].id })
 	for _, pr := range a.order {
-		if len(pr.order) > 0 {
+		if len(pr.order) > 0 && !pr.past {
 			t.Processes = append(t.Processes, a.endProcess(p, pr))
 		}
 	}
@@ -66,7 +66,7 @@ func (a *Answer) endSites(p *analyze.Pass, pr *process, out *Process) {
 			continue
 		}
 		h := &Held{Site: a.say(p, s), Bytes: s.end.bytes, Blocks: s.end.n, Oldest: p.Since(s.oldest), Newest: p.Since(s.newest)}
-		if h.Line = a.opt.Suppressions.of(p, s); h.Line > 0 {
+		if h.Line = a.suppressed(s); h.Line > 0 {
 			out.Suppressed = append(out.Suppressed, h)
 			continue
 		}
@@ -88,7 +88,7 @@ func (a *Answer) endTemporaries(p *analyze.Pass, pr *process, out *Process) {
 	t := &out.Temporaries
 	t.Sites = []*Temporary{}
 	for _, s := range pr.order {
-		if a.opt.Suppressions.of(p, s) > 0 {
+		if a.suppressed(s) > 0 {
 			continue
 		}
 		t.Of += s.count

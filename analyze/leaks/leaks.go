@@ -50,7 +50,7 @@ type Answer struct {
 	procs map[format.ProcessID]*process
 	order []*process
 	last  *process
-	names map[format.StackID]string // of sites, by line and function
+	names map[format.StackID]named // by line and function
 	from  format.Time
 	plain []string // pids without a pool, of all traces
 }
@@ -65,6 +65,7 @@ type process struct {
 	order []*site
 	last  *site
 	ended bool
+	past  bool // before the window
 	until format.Time
 	taken int64 // allocations in the window
 }
@@ -75,9 +76,16 @@ const mostTurns = 3
 
 type siteKey struct {
 	stack format.StackID // by stack, and of a stack that is not defined yet
-	name  string
+	named
 	layer format.Layer
 	class format.Class
+}
+
+// named is what a stack is called by line and function. A line may be reached by
+// stacks of which only some are suppressed: it is two sites then.
+type named struct {
+	name       string
+	suppressed int // by that line of the file
 }
 
 type site struct {
@@ -110,7 +118,7 @@ func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	a.p, a.procs, a.order, a.last = p, map[format.ProcessID]*process{}, nil, nil
-	a.names = map[format.StackID]string{}
+	a.names = map[format.StackID]named{}
 	p.CountOnly(analyze.ByAll)
 	p.State.OnBegin, p.State.OnEnd = a.begin, a.end
 	p.State.OnScopeEnd = a.turnEnds
@@ -203,7 +211,7 @@ func (a *Answer) site(pr *process, al *live.Allocation) *site {
 	k := siteKey{layer: al.Layer, class: al.Class}
 	if a.opt.By == ByStack {
 		k.stack = al.Stack
-	} else if k.name = a.name(al.Stack); k.name == "" {
+	} else if k.named = a.name(al.Stack); k.name == "" {
 		k.stack = al.Stack
 	}
 	if pr.last != nil && pr.last.siteKey == k {
@@ -221,20 +229,28 @@ func (a *Answer) site(pr *process, al *live.Allocation) *site {
 
 // name is what a stack's site is called, "" where the stack is not defined, or
 // not yet.
-func (a *Answer) name(stack format.StackID) string {
+func (a *Answer) name(stack format.StackID) named {
 	n, known := a.names[stack]
 	if !known {
 		f, ok := tree.OwnFrame(stack, a.p.Defs)
 		if !ok {
-			return ""
+			return named{}
 		}
-		n = f.String()
+		n = named{f.String(), a.opt.Suppressions.of(a.p.Defs, stack)}
 		if a.opt.By == ByFunction {
-			n = tree.FunctionOf(&f)
+			n.name = tree.FunctionOf(&f)
 		}
 		a.names[stack] = n
 	}
 	return n
+}
+
+// suppressed is the line of the file that suppresses a site, 0 where none does.
+func (a *Answer) suppressed(s *site) int {
+	if s.name != "" {
+		return s.suppressed
+	}
+	return a.opt.Suppressions.of(a.p.Defs, s.stack)
 }
 
 // change moves what a site holds, and its floors with it.
@@ -263,7 +279,13 @@ func (s *site) floor(i int, c *clock, before int64) {
 }
 
 func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
-	if !p.In || e.Kind.Checkpoint() {
+	if e.Kind.Checkpoint() {
+		return nil
+	}
+	if !p.In {
+		if pr := a.procs[e.Process]; pr != nil && e.Kind == format.ProcessEnd {
+			pr.past = true
+		}
 		return nil
 	}
 	if a.from == math.MaxInt64 {

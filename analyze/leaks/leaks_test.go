@@ -288,6 +288,38 @@ func TestSuppressions(t *testing.T) {
 	}
 }
 
+// A pattern is for a line of the stack, however sites are made.
+func TestSuppressedStack(t *testing.T) {
+	tr := formattest.Text(t, `
+process 1 pid=1
+frame 1 python /app/a.py 1 main
+frame 2 python /app/a.py 2 load
+frame 3 python /app/b.py 3 take
+stack 10 0 1
+stack 11 10 2
+stack 12 10 3
+stack 13 11 3
+part
+1000 Alloc thread=1 api=torch device=0 address=1 size=1 stack=12
+1001 Alloc thread=1 api=torch device=0 address=2 size=20 stack=13
+`)
+	for _, by := range []By{ByStack, ByLine, ByFunction} {
+		r := ask(t, tr, Options{By: by, Suppressions: suppressions(t, "a.py:*:load\nb.py:*:store")}, &analyze.Query{})
+		p := r.Traces[0].Processes[0]
+		if len(p.AtEnd.Sites) != 1 || p.AtEnd.Sites[0].Bytes != 1 || len(p.Suppressed) != 1 || p.Suppressed[0].Bytes != 20 || p.Suppressed[0].Line != 1 || fmt.Sprint(r.Rules.Unused) != "[2]" {
+			t.Errorf("by %s: %+v, suppressed %+v, unused %v", by, p.AtEnd, p.Suppressed, r.Rules.Unused)
+		}
+	}
+}
+
+// A process that ended before the window is not in it.
+func TestEndedBefore(t *testing.T) {
+	p := ask(t, small(t), Options{}, &analyze.Query{From: moment(t, "55500ns")}).Traces[0].Processes
+	if len(p) != 1 || p[0].PID != 4712 {
+		t.Errorf("%+v", p)
+	}
+}
+
 func FuzzSuppressions(f *testing.F) {
 	f.Add("a*b*c", "aabbcc")
 	f.Add("*", "")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -55,26 +54,23 @@ func ReadSuppressions(r io.Reader) (*Suppressions, error) {
 	return s, nil
 }
 
-// of is the line of the file that suppresses a site, 0 where none does.
-func (s *Suppressions) of(p *analyze.Pass, at *site) int {
+// of is the line of the file that suppresses a stack, 0 where none does.
+func (s *Suppressions) of(defs *format.Defs, stack format.StackID) int {
 	if s == nil || len(s.patterns) == 0 {
 		return 0
 	}
-	if at.name != "" {
-		return s.match(at.name)
+	if s.defs != defs {
+		s.defs, s.frames = defs, map[format.FrameID]int{}
 	}
-	if s.defs != p.Defs {
-		s.defs, s.frames = p.Defs, map[format.FrameID]int{}
-	}
-	s.buf, _ = p.Defs.Walk(at.stack, s.buf[:0])
+	s.buf, _ = defs.Walk(stack, s.buf[:0])
 	for i := len(s.buf) - 1; i >= 0; i-- {
 		id := s.buf[i]
 		n, known := s.frames[id]
 		if !known {
-			if f, ok := p.Defs.Frame(id); ok {
+			if f, ok := defs.Frame(id); ok { // else its row may be yet to come
 				n = s.match(f.String())
+				s.frames[id] = n
 			}
-			s.frames[id] = n
 		}
 		if n > 0 {
 			return n

@@ -139,7 +139,7 @@ func (a *Answer) growth(p *analyze.Pass, pr *process) Growth {
 	}
 	for _, s := range pr.order {
 		f := s.floors[place]
-		if f == nil || f.clock != c || a.opt.Suppressions.of(p, s) > 0 {
+		if f == nil || f.clock != c || a.suppressed(s) > 0 {
 			continue
 		}
 		g.Looked++
