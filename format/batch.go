@@ -95,7 +95,7 @@ func (b *batch) add(base unsafe.Pointer, n int) {
 		}
 		w := cells[c.cell].width
 		at := len(col.data)
-		col.data = grow(col.data, n*w)
+		col.data = growColumn(col.data, n, w)
 		collect(unsafe.Pointer(&col.data[at]), p, n, w, size)
 	}
 	b.rows += n
@@ -155,6 +155,17 @@ func spread(to, from unsafe.Pointer, n, w int, stride uintptr) {
 			at += stride
 		}
 	}
+}
+
+// growColumn extends a column by n numbers of w bytes. One that has become long
+// gets room for a full batch: what has not been written to takes no memory, and
+// to double it again and again leaves as much behind.
+func growColumn(b []byte, n, w int) []byte {
+	const long = 1024
+	if full := MaxBatchRows * w; cap(b) < len(b)+n*w && len(b) >= long*w && len(b)+n*w <= full {
+		b = append(make([]byte, 0, full), b...)
+	}
+	return grow(b, n*w)
 }
 
 // grow extends b by n bytes of any content.

@@ -85,6 +85,8 @@ func (n *numbering) pack(b *batch, c laneColumns) []byte {
 	n.reset()
 	n.buf = grow(n.buf[:0], 8*b.rows)
 	processes, threads, seqs := b.cols[c.process].data, b.cols[c.thread].data, b.cols[c.seq].data
+	var lane uint64 // most rows are of the same one as the row before
+	var last *uint64
 	for row := range b.rows {
 		seq := binary.LittleEndian.Uint64(seqs[8*row:])
 		if seq > maxSeq {
@@ -92,7 +94,9 @@ func (n *numbering) pack(b *batch, c laneColumns) []byte {
 		}
 		out := int64(seq)
 		if seq != 0 {
-			last := n.lane(laneKey(processes, threads, row))
+			if key := laneKey(processes, threads, row); last == nil || key != lane {
+				lane, last = key, n.lane(key)
+			}
 			if *last != 0 && seq == *last+1 {
 				out = follows
 			}
