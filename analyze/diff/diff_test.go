@@ -293,6 +293,42 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// Devices are those of one UUID, wherever they stand; then those in order. What
+// is of no known device stays apart.
+func TestDevices(t *testing.T) {
+	trace := func(uuids string, devices ...int) *format.Trace {
+		text := ""
+		for i, u := range uuids {
+			text += fmt.Sprintf("device %d uuid=GPU-%c\n", i, u)
+		}
+		text += "process 1 pid=1\npart\n"
+		for _, d := range devices {
+			text += fmt.Sprintf("1000 Alloc thread=1 api=torch device=%d address=%d size=%d\n", d, d+100, d+10)
+		}
+		return formattest.Text(t, text)
+	}
+	for _, c := range []struct {
+		a, b *format.Trace
+		want string
+	}{
+		{trace("XY", 0, 1), trace("YX", 0, 1), "0=1 10 11; 1=0 11 10"},
+		{trace("X", 0), trace("Y", 0), "0-0 10 10"},
+		{trace("XY", 1), trace("XY", 0), "1-0 11 10"},
+		{trace("X", -1, 0), trace("Y", 0), "-1--1 9 0; 0-0 10 10"},
+		{trace("X", 0), trace("Y", -1, 0), "0-0 10 10; -1--1 0 9"},
+		{trace("X", -1), trace("X", 0), "-1--1 9 0; -1-0 0 10"},
+		{trace("X", -1), trace("X", -1), "-1--1 9 9"},
+	} {
+		var got []string
+		for _, d := range ask(t, c.a, c.b, analyze.Query{}, analyze.Query{}).Devices {
+			got = append(got, fmt.Sprintf("%d%s%d %d %d", d.A, map[bool]string{true: "=", false: "-"}[d.SameUUID], d.B, d.Bytes[0].Peak, d.Bytes[1].Peak))
+		}
+		if g := strings.Join(got, "; "); g != c.want {
+			t.Errorf("got %s, want %s", g, c.want)
+		}
+	}
+}
+
 // A fall on one device hides no rise on another.
 func TestGateByDevice(t *testing.T) {
 	trace := func(a, b int) *format.Trace {

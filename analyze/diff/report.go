@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 
@@ -176,46 +177,38 @@ func (r *Report) scopes(a, b map[string]*Scope) {
 	})
 }
 
-// devices puts devices together: first of one UUID, then what is left in order.
+// devices puts devices together: first those of one UUID, then what is left in
+// order. Memory of an unknown device is not that of another's only device.
 func devices(a, b *Side) []*Device {
-	uuid := func(s *Side, id format.Device) string {
-		row, _ := s.p.Defs.Device(id)
-		return row.UUID
-	}
-	idsA, idsB := a.deviceIDs(), b.deviceIDs()
+	idsA, rest := a.deviceIDs(), b.deviceIDs()
 	other := map[format.Device]format.Device{} // of A to B
-	taken := map[format.Device]bool{}          // of B
-	for _, i := range idsA {
-		for _, j := range idsB {
-			if u := uuid(a, i); u != "" && u == uuid(b, j) {
-				other[i], taken[j] = j, true
+	match := func(fits func(i, j format.Device) bool) {
+		for _, i := range idsA {
+			if _, has := other[i]; has {
+				continue
+			}
+			if k := slices.IndexFunc(rest, func(j format.Device) bool { return fits(i, j) }); k >= 0 {
+				other[i] = rest[k]
+				rest = slices.Delete(rest, k, k+1)
 			}
 		}
 	}
+	sameUUID := func(i, j format.Device) bool {
+		x, _ := a.p.Defs.Device(i)
+		y, _ := b.p.Defs.Device(j)
+		return x.UUID != "" && x.UUID == y.UUID
+	}
+	match(sameUUID)
+	match(func(i, j format.Device) bool { return (i == format.NoDevice) == (j == format.NoDevice) })
 	out := []*Device{}
-	rest := idsB
-	next := func() (format.Device, bool) {
-		for len(rest) > 0 {
-			j := rest[0]
-			if rest = rest[1:]; !taken[j] {
-				return j, true
-			}
-		}
-		return format.NoDevice, false
-	}
 	for _, i := range idsA {
-		j, same := other[i]
-		ok := same
-		if !same {
-			j, ok = next()
-		}
-		d := &Device{A: i, B: j, SameUUID: same, Bytes: [2]Measure{a.devices[i].Measure}}
-		if ok {
-			d.Bytes[1] = b.devices[j].Measure
+		d := &Device{A: i, B: format.NoDevice, Bytes: [2]Measure{a.devices[i].Measure}}
+		if j, has := other[i]; has {
+			d.B, d.SameUUID, d.Bytes[1] = j, sameUUID(i, j), b.devices[j].Measure
 		}
 		out = append(out, d)
 	}
-	for j, ok := next(); ok; j, ok = next() {
+	for _, j := range rest {
 		out = append(out, &Device{A: format.NoDevice, B: j, Bytes: [2]Measure{1: b.devices[j].Measure}})
 	}
 	return out

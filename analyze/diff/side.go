@@ -2,7 +2,6 @@ package diff
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/tree"
@@ -15,7 +14,6 @@ type Side struct {
 	p      *analyze.Pass
 	path   string
 	layers bool // asked for by the query
-	from   format.Time
 
 	total     curve
 	all       *tree.Set // by stack
@@ -69,12 +67,7 @@ func (s *Side) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
 func (s *Side) Begin(p *analyze.Pass) error {
 	*s = Side{p: p, path: p.Trace.Path(), layers: p.Filtered(analyze.ByLayer), all: tree.NewSet(), devices: map[format.Device]*curve{},
 		places: map[format.StackID]place{}, lines: map[lineKey]*row{}, functions: map[functionKey]*row{},
-		paths: tree.NewPaths(), open: map[format.ScopeID]bool{}, scopes: map[string]*Scope{}, from: math.MinInt64}
-	if t, known := p.From(); known {
-		s.from = t
-	} else if p.Windowed() {
-		s.from = math.MaxInt64 // until the scope begins
-	}
+		paths: tree.NewPaths(), open: map[format.ScopeID]bool{}, scopes: map[string]*Scope{}}
 	p.CountOnly(analyze.ByAll)
 	p.State.OnBegin, p.State.OnEnd, p.State.OnScopeEnd = s.begin, s.end, s.scopeEnds
 	return nil
@@ -151,7 +144,7 @@ func (s *Side) end(a *live.Allocation, e *format.Event) {
 func (s *Side) left(a *live.Allocation) {
 	at := s.place(a.Stack)
 	for _, m := range []*Measure{&s.total.Measure, &s.device(a.Device).Measure, &at.line.Measure, &at.function.Measure} {
-		m.End += a.Bytes()
+		m.End = analyze.Add(m.End, a.Bytes())
 	}
 }
 
@@ -225,9 +218,6 @@ func (s *Side) settle() {
 }
 
 func (s *Side) Event(p *analyze.Pass, e *format.Event) error {
-	if s.from == math.MaxInt64 && p.In {
-		s.from = e.Time
-	}
 	if !p.State.Loading() {
 		s.settle()
 	}

@@ -149,11 +149,14 @@ func parseRange(q *analyze.Query, s string) error {
 			return false, nil
 		}
 		n, err := strconv.ParseInt(v, 10, 32)
-		*to = []int32{int32(n)}
-		if err != nil {
-			err = fmt.Errorf("%q is no number of a %s", v, name)
+		switch {
+		case err != nil:
+			return true, fmt.Errorf("%q is no number of a %s", v, name)
+		case len(*to) > 0:
+			return true, fmt.Errorf("there is a %s already: give one, and no --%s", name, name)
 		}
-		return true, err
+		*to = []int32{int32(n)}
+		return true, nil
 	}
 	if ok, err := number("rank", &q.Ranks); ok {
 		return err
