@@ -18,7 +18,6 @@ type Answer struct {
 
 	p      *analyze.Pass
 	mine   map[format.ProcessID]*Rank
-	order  []*Rank
 	traces []int // of each rank, for completeness
 	trace  int
 	scopes map[format.ScopeID]string // open ones: name#n
@@ -39,7 +38,7 @@ func New() *Answer { return &Answer{} }
 func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
 
 func (a *Answer) Begin(p *analyze.Pass) error {
-	a.p, a.mine, a.order = p, map[format.ProcessID]*Rank{}, nil
+	a.p, a.mine = p, map[format.ProcessID]*Rank{}
 	a.scopes, a.counts = map[format.ScopeID]string{}, map[countKey]int{}
 	p.CountOnly(analyze.ByAll)
 	a.refused = map[*live.Refusal][]string{}
@@ -71,7 +70,6 @@ func (a *Answer) rank(id format.ProcessID) *Rank {
 	if r == nil {
 		r = &Rank{process: id, Devices: []Device{}}
 		a.mine[id] = r
-		a.order = append(a.order, r)
 	}
 	return r
 }
@@ -165,7 +163,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 	for _, q := range p.State.Processes() {
 		used, _ := p.State.Used(q)
 		acquired := q.Acquired()
-		if used.Peak == 0 && acquired.Peak == 0 && q.Failed == 0 || !p.Matches(&format.Event{Process: q.ID}, analyze.ByProcess) {
+		if r := a.mine[q.ID]; used.Peak == 0 && acquired.Peak == 0 && (r == nil || r.Failed+r.Retried == 0) || !p.Matches(&format.Event{Process: q.ID}, analyze.ByProcess) {
 			continue
 		}
 		r := a.rank(q.ID)
@@ -200,7 +198,11 @@ func (a *Answer) peak(c live.Curve) Peak {
 	if c.Peak == 0 {
 		return Peak{}
 	}
-	return Peak{c.Peak, a.p.Since(c.PeakAt)}
+	at := c.PeakAt
+	if from, known := a.p.From(); known { // it stood when the window began
+		at = max(at, from)
+	}
+	return Peak{c.Peak, a.p.Since(at)}
 }
 
 // Report is the answer, after the pass.

@@ -118,6 +118,27 @@ part
 	}
 }
 
+// In a window a peak that stood at its begin is from then on, and who neither
+// held nor asked for anything there is not in it.
+func TestWindow(t *testing.T) {
+	from, err := analyze.ParseMoment("2us")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := ask(t, analyze.Query{From: from}, formattest.Text(t, `
+process 1 pid=1
+process 2 pid=2
+part
+1000 AllocFailed process=1 thread=1 api=torch.oom device=0 requested=500
+1001 ProcessEnd process=1 status=1
+1002 Alloc process=2 thread=2 api=torch device=0 address=0x10 size=500
+3000 Free process=2 thread=2 api=torch address=0x10
+`))
+	if len(r.Ranks) != 1 || r.Ranks[0].PID != 2 || r.Ranks[0].Used != (Peak{500, 2000}) {
+		t.Errorf("%+v", r.Ranks[0])
+	}
+}
+
 func TestNothing(t *testing.T) {
 	if got := text(t, ask(t, analyze.Query{}, formattest.Text(t, "process 1 pid=1\npart\n"))); got != "nobody took memory\n" {
 		t.Errorf("%q", got)

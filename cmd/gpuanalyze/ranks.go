@@ -15,10 +15,10 @@ func ranksCommand() *command {
 		long: `
 A row for each process that took GPU memory, of all traces: its rank where the
 environment said one, its peaks, what it held at its end, how it ended and which
-scopes were open then. An outlier is a rank whose peak of used bytes is farther from
-the median than 3.5 deviations (median absolute deviation times 1.4826) and than
-5 % of it; it takes 3 ranks to say so. The imbalance is the largest peak against the
-mean.
+scopes were open then (step#3: the third of its process). An outlier is a rank whose
+peak of used bytes is farther from the median than 3.5 deviations (median absolute
+deviation times 1.4826) and than 5 % of it; it takes 3 ranks to say so. The imbalance
+is the largest peak against the mean.
 
 A rank has died when its status is not 0, and has run out of memory when a request
 failed for the program: what the driver refused and the pool's retry served is in a
