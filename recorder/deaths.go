@@ -51,14 +51,21 @@ func (d *drain) meet() bool {
 func (d *drain) news() (any bool) {
 	var events [64]syscall.EpollEvent
 	for {
-		found := d.poller.ready(events[:])
+		found, hellos := d.poller.ready(events[:]), false
 		for _, e := range found {
-			if p := d.byPidfd[e.Fd]; p != nil {
+			switch p := d.byPidfd[e.Fd]; {
+			case p != nil:
 				d.died(p, ring.Now())
 				any = true
-			} else if e.Fd == int32(d.listener.fd) && d.accept() {
-				any = true
+			case e.Fd == int32(d.listener.fd):
+				any = d.accept() || any
+			case e.Fd != int32(d.s.wakes[0]):
+				hellos = true
 			}
+		}
+		if hellos { // they stay in the set until they are read, and hide what is behind them
+			d.greet()
+			any = true
 		}
 		if len(found) < len(events) {
 			break

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/recorder/ring"
@@ -199,5 +200,39 @@ func TestNewcomers(t *testing.T) {
 			t.Errorf("an event of %d came after the watermark %d", r.Time(), until)
 		}
 		p.Close()
+	}
+}
+
+// TestManyLateHellos has more hellos come between two looks at the poller than
+// one look holds. They stay ready until they are read.
+func TestManyLateHellos(t *testing.T) {
+	s := newStill(t, 0)
+	var conns []int
+	for range 100 {
+		c := descriptor(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET, 0))
+		t.Cleanup(func() { syscall.Close(c) })
+		if err := syscall.Connect(c, &syscall.SockaddrUnix{Name: s.d.listener.path}); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	s.turn()
+	if len(s.d.waiting) != len(conns) {
+		t.Fatalf("%d connections wait of %d", len(s.d.waiting), len(conns))
+	}
+	for _, c := range conns {
+		if err := syscall.Sendmsg(c, []byte("no hello"), nil, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan bool)
+	go func() { done <- s.d.news() }()
+	select {
+	case any := <-done:
+		if !any || len(s.d.waiting) != 0 {
+			t.Errorf("news %v, %d still wait", any, len(s.d.waiting))
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the look has no end")
 	}
 }

@@ -47,8 +47,8 @@ func Map(fd int, hello *format.WireHello) ([]*Consumer, error) {
 		return nil, fmt.Errorf("a lane's capacity of %d bytes is not a power of two between %d and %d", capacity, format.MinLaneSize, format.MaxLaneBytes)
 	}
 	lanes := uint64(hello.Lanes)
-	if lanes < 1 || lanes > format.MaxLanesAFile {
-		return nil, fmt.Errorf("a file of %d lanes, not of 1 to %d", lanes, format.MaxLanesAFile)
+	if lanes < 1 || lanes > format.MaxLanesAFile || lanes*capacity > format.MaxLaneBytes {
+		return nil, fmt.Errorf("a file of %d lanes of %d bytes, not of 1 to %d and %d together", lanes, capacity, format.MaxLanesAFile, format.MaxLaneBytes)
 	}
 	size := int64(lanes*capacity) + format.LaneHeaderSize
 	if err := checkSealed(fd, size); err != nil {

@@ -218,6 +218,11 @@ func TestMapRefuses(t *testing.T) {
 			h.Lanes = format.MaxLanesAFile + 1
 			return fd, h
 		}},
+		{"more bytes than a process may have", "together", func(t *testing.T) (int, format.WireHello) {
+			fd, h := good(t)
+			h.Capacity, h.Lanes = format.MaxLaneBytes, 2
+			return fd, h
+		}},
 		{"more lanes than it has", "was announced", func(t *testing.T) (int, format.WireHello) {
 			fd, h := good(t)
 			h.Lanes = 2
