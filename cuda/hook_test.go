@@ -262,6 +262,11 @@ func TestGuest(t *testing.T) {
 				t.Errorf("%d recorded + %d lost of %d", got, lost, 301*2)
 			}
 		}},
+		{"a limit that has room for one lane, not for four", "start file-limit-of-one", func(t *testing.T, lanes []*lane) {
+			if len(lanes) != 2 || lanes[0].dropped+lanes[1].dropped != 0 {
+				t.Errorf("%d lanes for two threads", len(lanes))
+			}
+		}},
 		{"a forked child has its own lane", "start forks", func(t *testing.T, lanes []*lane) {
 			var got []string
 			for _, l := range lanes {
@@ -315,6 +320,32 @@ func TestGuest(t *testing.T) {
 				row.check(t, lanes)
 			}
 		})
+	}
+}
+
+// A process's first events come from many threads at once: each of them leaves
+// its lane to a later one.
+func TestDawn(t *testing.T) {
+	for range 20 {
+		e := Environment{LaneSize: 2 * format.DefaultLane} // no birth makes more than one of these
+		lanes, _ := guest(t, newReceiver(t), program{e: e}, "start", "dawn")
+		if len(lanes) != 8 {
+			t.Errorf("%d lanes of 8 threads at a time", len(lanes))
+		}
+	}
+}
+
+// A thread that is cancelled between its clock and its publishing leaves a lane
+// that the next thread can use.
+func TestCancelled(t *testing.T) {
+	lanes, _ := guest(t, newReceiver(t), program{e: Environment{LaneSize: 16 << 20}}, "start", "cancel")
+	for i, l := range lanes {
+		if l.busy || l.missing() > l.dropped {
+			t.Errorf("lane %d: busy %v, %d missing, %d dropped", i, l.busy, l.missing(), l.dropped)
+		}
+	}
+	if n := len(all(lanes)); n < 1000 {
+		t.Errorf("%d events", n)
 	}
 }
 

@@ -41,6 +41,7 @@ type lane struct {
 	c       *ring.Consumer
 	records []ring.Record
 	dropped uint64
+	busy    bool // at the end
 	call    format.WireCallSlot
 	inCall  bool
 }
@@ -111,7 +112,7 @@ func (r *receiver) loop() {
 		if last {
 			for _, l := range r.lanes {
 				if l.c != nil {
-					l.dropped = l.c.Dropped()
+					l.dropped, l.busy = l.c.Dropped(), l.c.Busy()
 					l.call, l.inCall = l.c.Call()
 					l.c.Close()
 				}

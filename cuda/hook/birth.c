@@ -233,25 +233,28 @@ static unsigned how_many(uint64_t capacity)
  * No descriptor outlives this: programs close and reuse numbers, and a forked
  * worker would hold a connection open. Where nobody listens the hook is off for
  * good; after any other failure the event is lost, counted, and the next one
- * after 100 ms tries again.
+ * after 100 ms tries again. Of the n lanes asked for it returns how many there are.
  */
-static bool birth(struct thread *t, unsigned n, uint64_t capacity)
+static unsigned birth(struct thread *t, unsigned n, uint64_t capacity)
 {
 	int file = make_lanes(t, n, capacity);
+	if (file < 0 && n > 1) /* the program's limits may leave room for one */
+		file = make_lanes(t, n = 1, capacity);
 	if (file < 0) {
 		gpurec_say("no lane: no sealed memory file of its size can be made");
-		return false;
+		return 0;
 	}
 	int err = announce(t, file, n, capacity);
 	syscall(SYS_close, file);
 	if (err) {
-		syscall(SYS_munmap, t->file, t->file_bytes);
-		t->file = NULL;
+		void *gone = t->file;
+		t->file = NULL; /* first: a child forked now must not unmap what may be another's by then */
+		syscall(SYS_munmap, gone, t->file_bytes);
 		if (err == ECONNREFUSED || err == ENOENT || err == EACCES) {
 			__atomic_store_n(&gpurec_off, true, __ATOMIC_RELAXED);
 			gpurec_say("off: no recorder listens at " GPUREC_ENV_SOCKET);
 		}
-		return false;
+		return 0;
 	}
 	gpurec_lane *lanes[GPUREC_MAX_LANES_A_FILE];
 	for (unsigned i = 0; i < n; i++)
@@ -259,17 +262,17 @@ static bool birth(struct thread *t, unsigned n, uint64_t capacity)
 	__atomic_fetch_add(&lanes[0]->dropped, __atomic_exchange_n(&gpurec_missed, 0, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 	gpurec_lane_take(t, lanes[0]);
 	gpurec_lanes_spare(lanes + 1, n - 1);
-	return true;
+	return n;
 }
 
 bool gpurec_lane_birth(struct thread *t)
 {
 	uint64_t capacity = gpurec_config.lane_size;
-	unsigned n = how_many(capacity);
-	bool ok = __atomic_add_fetch(&lane_bytes, n * capacity, __ATOMIC_RELAXED) <= GPUREC_MAX_LANE_BYTES && birth(t, n, capacity);
-	if (!ok)
-		__atomic_sub_fetch(&lane_bytes, n * capacity, __ATOMIC_RELAXED);
+	unsigned n = how_many(capacity), made = 0;
+	if (__atomic_add_fetch(&lane_bytes, n * capacity, __ATOMIC_RELAXED) <= GPUREC_MAX_LANE_BYTES)
+		made = birth(t, n, capacity);
+	__atomic_sub_fetch(&lane_bytes, (n - made) * capacity, __ATOMIC_RELAXED);
 	if (n > 1)
 		__atomic_store_n(&making, 0, __ATOMIC_RELEASE);
-	return ok;
+	return made > 0;
 }

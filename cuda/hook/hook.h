@@ -190,6 +190,7 @@ bool gpurec_lane_birth(struct thread *t);
 void gpurec_lane_take(struct thread *t, gpurec_lane *lane); /* a spare one */
 void gpurec_lane_reset(void); /* in a child: no lanes yet */
 void gpurec_lane_forget(struct thread *t, uint32_t epoch); /* the recorder has forgotten what was sent */
+void gpurec_lane_left(struct thread *t); /* its thread has ended */
 
 static inline uint64_t gpurec_now(void)
 {

@@ -179,6 +179,20 @@ static unsigned publish_some(struct thread *t)
 	return n;
 }
 
+/*
+ * Its thread has ended. One that was cancelled between gpurec_open and gpurec_shut
+ * left a record that may be half written: the head stays where it is published,
+ * and the record is counted, at worst once too often.
+ */
+void gpurec_lane_left(struct thread *t)
+{
+	if (!__atomic_load_n(&t->lane->busy, __ATOMIC_RELAXED))
+		return;
+	t->head = __atomic_load_n(&t->lane->head, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&t->lane->dropped, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&t->lane->busy, 0, __ATOMIC_RELEASE);
+}
+
 /* What the recorder forgot, this lane has not sent. */
 void gpurec_lane_forget(struct thread *t, uint32_t epoch)
 {

@@ -46,10 +46,9 @@ static uint64_t unique;
 
 /* pthread's, by dlsym: in glibc before 2.34 they are in a library that a
  * program without threads does not have. */
-static int (*key_create)(unsigned *key, void (*destructor)(void *));
 static int (*set_specific)(unsigned key, const void *value);
-static unsigned key;
-static uint32_t key_state; /* 0 not made, 1 being made, 2 made, 3 there is none */
+static uint32_t key; /* and one; 0: not made yet */
+#define NO_KEY UINT32_MAX
 
 static void *map(size_t bytes)
 {
@@ -65,14 +64,14 @@ static void reset(void)
 {
 	for (unsigned i = 0; i < GPUREC_MAX_LANES; i++) {
 		struct thread *t = table[i];
+		table[i] = NULL;
+		spare[i] = NULL;
+		taken[i] = 0; /* set before there is a block, too */
 		if (t == NULL)
 			continue;
 		if (t->file)
 			syscall(SYS_munmap, t->file, t->file_bytes);
 		syscall(SYS_munmap, t, sizeof *t);
-		table[i] = NULL;
-		spare[i] = NULL;
-		taken[i] = 0;
 	}
 	blocks = 0;
 	gpurec_missed = 0;
@@ -148,8 +147,10 @@ static void thread_ends(void *unused)
 	if (t == NULL || gpurec_tls.generation != generation())
 		return;
 	gpurec_tls.self = NULL;
-	if (t->lane)
+	if (t->lane) {
 		__atomic_store_n(&t->lane->call.since, 0, __ATOMIC_RELAXED);
+		gpurec_lane_left(t);
+	}
 	t->ndefs = 0;
 	t->begun = false;
 	t->clear[0] = t->clear[1] = 0;
@@ -157,19 +158,33 @@ static void thread_ends(void *unused)
 	__atomic_store_n(&taken[t->slot], 0, __ATOMIC_RELEASE);
 }
 
+/* The key by which thread_ends is called. A process's first threads may come at
+ * once: each makes one, the first to say so has made it for all. To wait for
+ * another thread's is not for a guest, and not to wait left lanes with the dead. */
+static uint32_t make_key(void)
+{
+	void *create = gpurec_dlsym(RTLD_DEFAULT, "pthread_key_create"), *delete = gpurec_dlsym(RTLD_DEFAULT, "pthread_key_delete"),
+	     *set = gpurec_dlsym(RTLD_DEFAULT, "pthread_setspecific");
+	int (*key_create)(unsigned *, void (*)(void *)), (*key_delete)(unsigned);
+	memcpy(&key_create, &create, sizeof create);
+	memcpy(&key_delete, &delete, sizeof delete);
+	memcpy(&set_specific, &set, sizeof set);
+	unsigned mine = 0;
+	uint32_t made = create && delete && set && key_create(&mine, thread_ends) == 0 ? mine + 1 : NO_KEY, none = 0;
+	if (__atomic_compare_exchange_n(&key, &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return made;
+	if (made != NO_KEY)
+		key_delete(mine);
+	return none;
+}
+
 static void watch_end(void)
 {
-	uint32_t state = __atomic_load_n(&key_state, __ATOMIC_ACQUIRE);
-	if (state == 0 && __atomic_compare_exchange_n(&key_state, &state, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-		void *create = gpurec_dlsym(RTLD_DEFAULT, "pthread_key_create");
-		void *set = gpurec_dlsym(RTLD_DEFAULT, "pthread_setspecific");
-		memcpy(&key_create, &create, sizeof create);
-		memcpy(&set_specific, &set, sizeof set);
-		state = create && set && key_create(&key, thread_ends) == 0 ? 2 : 3;
-		__atomic_store_n(&key_state, state, __ATOMIC_RELEASE);
-	}
-	if (state == 2)
-		set_specific(key, gpurec_tls.self);
+	uint32_t k = __atomic_load_n(&key, __ATOMIC_ACQUIRE);
+	if (k == 0)
+		k = make_key();
+	if (k != NO_KEY)
+		set_specific(k - 1, gpurec_tls.self);
 }
 
 /* Enters a block into the table, in use or with a spare lane; unmaps it when that is full. */

@@ -112,6 +112,17 @@ static void file_limit_passes(void)
 		pair();
 }
 
+/* A limit below what a birth for several threads asks for. */
+static void *one_pair(void *name);
+static void file_limit_of_one(void)
+{
+	struct rlimit l = {2 << 20, 2 << 20};
+	pthread_t t;
+	CHECK(setrlimit(RLIMIT_FSIZE, &l) == 0);
+	pair();
+	CHECK(pthread_create(&t, NULL, one_pair, NULL) == 0 && pthread_join(t, NULL) == 0);
+}
+
 /* No descriptor is to be had: the event is lost, the program is not. */
 static void no_descriptors(void)
 {
@@ -178,6 +189,53 @@ static void *together(void *unused)
 	pair();
 	pthread_barrier_wait(&barrier);
 	return NULL;
+}
+
+static void *at_once(void *unused)
+{
+	CHECK(cuCtxSetCurrent(context) == 0);
+	pthread_barrier_wait(&barrier);
+	return together(unused);
+}
+
+/* The first events of a process, all at once; then as many threads again. */
+static void dawn(void)
+{
+	enum { N = 8 };
+	pthread_t t[N];
+	CHECK(pthread_barrier_init(&barrier, NULL, N) == 0);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < N; i++)
+			CHECK(pthread_create(&t[i], NULL, at_once, NULL) == 0);
+		for (int i = 0; i < N; i++)
+			CHECK(pthread_join(t[i], NULL) == 0);
+	}
+}
+
+/* Until it is cancelled, wherever it is then. */
+static void *cancelled(void *unused)
+{
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (uint64_t i = 1;; i++) {
+		pool_alloc_(999, 0, i << 9, i, 512, 512, -1, 0, 0, 0);
+		pool_free_(999, 0, i << 9, i, 0);
+	}
+	return unused;
+}
+
+static void cancel(void)
+{
+	enum { N = 4 };
+	for (int round = 0; round < 3; round++) {
+		pthread_t t[N];
+		for (int i = 0; i < N; i++)
+			CHECK(pthread_create(&t[i], NULL, cancelled, NULL) == 0);
+		usleep(2000);
+		for (int i = 0; i < N; i++)
+			CHECK(pthread_cancel(t[i]) == 0);
+		for (int i = 0; i < N; i++)
+			CHECK(pthread_join(t[i], NULL) == 0);
+	}
 }
 
 /* One after another, and all stay. */
@@ -420,7 +478,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} all[] = {
 		{"start", start}, {"pair", pair}, {"errno", errno_kept}, {"descriptors", no_descriptor_stays}, {"file-limit", file_limit},
-		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd}, {"stay", stay}, {"laps", laps},
+		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd}, {"file-limit-of-one", file_limit_of_one}, {"dawn", dawn}, {"cancel", cancel}, {"stay", stay}, {"laps", laps},
 		{"forks", forks}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
 		{"locations", locations}, {"contexts", contexts}, {"by-proc", by_proc}, {"never-returns", never_returns}, {"twice", twice},
 	};
