@@ -150,6 +150,37 @@ part
 	if d := r.Devices[1]; d.Device != 1 || d.Used != 0 || d.Acquired != 45 || d.At != 3000 {
 		t.Errorf("%+v", d)
 	}
+	page := text(t, r, "all", 10)
+	for _, want := range []string{
+		"\nby line\n  share         used           bytes    blocks     on stack  line\n100.0 %         70 B              70         1          0 B  [no line]\n",
+		"\nby line\n  share     acquired           bytes  line\n100.0 %         45 B              45  [no line]\n",
+		"\nby size of allocation\n  share     acquired           bytes  size\n 88.9 %         40 B              40  32 B to 64 B\n 11.1 %          5 B               5  4 B to 8 B\n",
+		"\nas a tree (acquired; lines under 1 % are summed up)\n_root (100.0 %, 45 B)\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no\n%sin\n%s", want, page)
+		}
+	}
+}
+
+// Two processes of one pid, as in two containers, are two; the rank is said.
+func TestOnePIDTwice(t *testing.T) {
+	r := ask(t, &analyze.Query{}, formattest.Text(t, `
+process 1 pid=7 command=x
+process 2 pid=7 rank=4 command=y
+process 3 pid=7 command=z
+part
+1000 Alloc process=1 thread=7 api=torch device=0 address=0x10 size=5
+1000 Alloc process=2 thread=7 api=torch device=0 address=0x10 size=6
+1000 Alloc process=3 thread=7 api=torch device=0 address=0x10 size=5
+`))
+	got := ""
+	for _, row := range r.Devices[0].Processes {
+		got += fmt.Sprintf("%s %d; ", row.Name, row.Used)
+	}
+	if got != "pid 7 rank 4 6; pid 7 5; pid 7 5; " {
+		t.Error(got)
+	}
 }
 
 func TestEmpty(t *testing.T) {

@@ -71,6 +71,10 @@ func (d *Device) write(b *bufio.Writer, x Text) {
 	if d.Parts != nil && (x.By == "all" || x.By == "parts") {
 		d.Parts.write(b, d.At)
 	}
+	curve := tree.Used
+	if d.Used == 0 {
+		curve = tree.Acquired // by which the moment was chosen then
+	}
 	for _, t := range []struct {
 		by    tree.By
 		title string
@@ -85,13 +89,16 @@ func (d *Device) write(b *bufio.Writer, x Text) {
 	} {
 		if x.By == t.by.String() || x.By == "all" && (t.by != tree.ByProcess || len(t.rows) > 1) {
 			fmt.Fprintf(b, "\n%s\n", t.title)
-			tree.WriteRows(b, t.by, t.rows, x.Top)
+			tree.WriteRows(b, t.by, curve, t.rows, x.Top)
 		}
 	}
 	if x.By == "all" || x.By == "tree" {
-		fmt.Fprintf(b, "\nas a tree (used; lines under %g %% are summed up)\n", 100*TreeLeast)
-		least := int64(float64(d.Used) * TreeLeast)
-		d.Tree.WriteMost(b, max(least, 1), func(n *tree.Node) string { return share(n.Used, d.Used) + ", " + tree.Size(n.Used) })
+		fmt.Fprintf(b, "\nas a tree (%s; lines under %g %% are summed up)\n", curve, 100*TreeLeast)
+		whole := curve.Of(d.Used, d.Acquired)
+		d.Tree.WriteMost(b, curve, max(int64(float64(whole)*TreeLeast), 1), func(n *tree.Node) string {
+			bytes := curve.Of(n.Used, n.Acquired)
+			return share(bytes, whole) + ", " + tree.Size(bytes)
+		})
 	}
 }
 

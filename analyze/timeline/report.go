@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -125,11 +126,7 @@ func (a *Answer) name(e *entry) string {
 	case a.By == ByClass:
 		return e.class.String()
 	case a.By == ByProcess:
-		d, known := a.p.Defs.Process(e.process)
-		if known && d.Rank >= 0 {
-			return fmt.Sprintf("pid %d rank %d", d.PID, d.Rank)
-		}
-		return fmt.Sprintf("pid %d", d.PID)
+		return tree.ProcessName(e.process, a.p.Defs)
 	case a.By == ByScope:
 		return a.paths.Label(e.path)
 	case e.stack != 0:

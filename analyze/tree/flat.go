@@ -41,13 +41,14 @@ func ParseBy(s string) (By, error) {
 // all rows add up to the total. By line and function OnStack is what was taken
 // there or in what it called, so the same byte stands in several rows.
 type Row struct {
-	Name     string `json:"name"` // file:line:function, file:function, a path of scopes, a range of sizes, pid N
+	Name     string `json:"name"` // file:line:function, file:function, a path of scopes, a range of sizes, pid N rank M
 	Used     int64  `json:"used"`
 	Acquired int64  `json:"acquired"`
 	Blocks   int64  `json:"blocks"`
 	OnStack  int64  `json:"used_on_stack,omitempty"`
 
-	size SizeClass
+	size    SizeClass
+	process format.ProcessID // by process: pids are used again
 }
 
 // NoLineName is the row of what no line is known for and no thread is named.
@@ -56,7 +57,7 @@ const NoLineName = "[no line]"
 // Flat groups what each gives, the largest first; sizes stand by size. paths is
 // needed by scope only.
 func (each Each) Flat(by By, defs *format.Defs, paths *Paths) []*Row {
-	f := flat{by: by, defs: defs, paths: paths, rows: map[string]*Row{}, stacks: map[format.StackID]names{}}
+	f := flat{by: by, defs: defs, paths: paths, rows: map[rowKey]*Row{}, stacks: map[format.StackID]names{}}
 	each(f.add)
 	out := make([]*Row, 0, len(f.rows))
 	for _, r := range f.rows {
@@ -73,8 +74,10 @@ func (each Each) Flat(by By, defs *format.Defs, paths *Paths) []*Row {
 			return a.Acquired > b.Acquired
 		case a.OnStack != b.OnStack:
 			return a.OnStack > b.OnStack
+		case a.Name != b.Name:
+			return a.Name < b.Name
 		}
-		return a.Name < b.Name
+		return a.process < b.process
 	})
 	return out
 }
@@ -84,8 +87,13 @@ type flat struct {
 	defs   *format.Defs
 	paths  *Paths
 	walk   walk
-	rows   map[string]*Row
+	rows   map[rowKey]*Row
 	stacks map[format.StackID]names
+}
+
+type rowKey struct {
+	name    string
+	process format.ProcessID // by process
 }
 
 // names are what a stack adds to: its own row, and each of the rows on it once.
@@ -94,33 +102,41 @@ type names struct {
 	on  []string
 }
 
-func (f *flat) row(name string) *Row {
-	r := f.rows[name]
+func (f *flat) row(k rowKey) *Row {
+	r := f.rows[k]
 	if r == nil {
-		r = &Row{Name: name}
-		f.rows[name] = r
+		r = &Row{Name: k.name, process: k.process}
+		f.rows[k] = r
 	}
 	return r
 }
 
+// ProcessName is a process's pid, and its rank where it has one.
+func ProcessName(id format.ProcessID, defs *format.Defs) string {
+	p, known := defs.Process(id)
+	if known && p.Rank >= 0 {
+		return fmt.Sprintf("pid %d rank %d", p.PID, p.Rank)
+	}
+	return fmt.Sprintf("pid %d", p.PID)
+}
+
 func (f *flat) add(k Key, a Amount) {
-	var name string
+	var row rowKey
 	switch f.by {
 	case ByScope:
-		name = f.paths.Label(k.Path)
+		row.name = f.paths.Label(k.Path)
 	case BySize:
-		name = k.Size.String()
+		row.name = k.Size.String()
 	case ByProcess:
-		p, _ := f.defs.Process(k.Process)
-		name = fmt.Sprintf("pid %d", p.PID)
+		row = rowKey{ProcessName(k.Process, f.defs), k.Process}
 	default:
 		n := f.names(k.Stack)
-		name = n.own
+		row.name = n.own
 		for _, on := range n.on {
-			f.row(on).OnStack += a.Used
+			f.row(rowKey{name: on}).OnStack += a.Used
 		}
 	}
-	r := f.row(name)
+	r := f.row(row)
 	r.size = k.Size
 	r.Used += a.Used
 	r.Acquired += a.Acquired

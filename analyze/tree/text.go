@@ -31,23 +31,40 @@ func (n *Node) write(b *bufio.Writer, words func(*Node) string, depth int) {
 	}
 }
 
-// WriteMost is WriteText for a page: of the children of a node those with at
-// least so many used bytes, and a line that sums up the others that have any.
-func (n *Node) WriteMost(b *bufio.Writer, least int64, words func(*Node) string) {
-	n.writeMost(b, least, words, 0)
+// A Curve is which of the two numbers of a Node or Row a page shares out.
+type Curve string
+
+const (
+	Used     Curve = "used"
+	Acquired Curve = "acquired"
+)
+
+// Of is that one of the two.
+func (c Curve) Of(used, acquired int64) int64 {
+	if c == Acquired {
+		return acquired
+	}
+	return used
 }
 
-func (n *Node) writeMost(b *bufio.Writer, least int64, words func(*Node) string, depth int) {
+// WriteMost is WriteText for a page: of the children of a node those with at
+// least so many bytes, and a line that sums up the others that have any.
+func (n *Node) WriteMost(b *bufio.Writer, c Curve, least int64, words func(*Node) string) {
+	n.writeMost(b, c, least, words, 0)
+}
+
+func (n *Node) writeMost(b *bufio.Writer, curve Curve, least int64, words func(*Node) string, depth int) {
 	indent(b, depth)
 	fmt.Fprintf(b, "%s (%s)\n", analyze.Line(n.label), words(n))
 	var rest Node
 	count := int64(0)
 	for _, c := range n.Children {
-		if c.Used >= least {
-			c.writeMost(b, least, words, depth+1)
+		bytes := curve.Of(c.Used, c.Acquired)
+		if bytes >= least {
+			c.writeMost(b, curve, least, words, depth+1)
 			continue
 		}
-		if c.Used == 0 {
+		if bytes == 0 {
 			continue
 		}
 		count++
@@ -68,9 +85,10 @@ func Size(n int64) string {
 	return fmt.Sprintf("%s (%d)", format.Bytes(n), n)
 }
 
-// WriteRows writes a flat table of used bytes with its shares, the first so many
-// rows; 0 is all. What is left out is summed up.
-func WriteRows(b *bufio.Writer, by By, rows []*Row, top int) {
+// WriteRows writes a flat table of a curve with its shares, the first so many
+// rows; 0 is all. What is left out is summed up. Blocks, and what is on stacks, are
+// those of used bytes.
+func WriteRows(b *bufio.Writer, by By, c Curve, rows []*Row, top int) {
 	var total, rest Amount
 	shown := make([]*Row, 0, len(rows))
 	left := int64(0)
@@ -78,7 +96,7 @@ func WriteRows(b *bufio.Writer, by By, rows []*Row, top int) {
 		a := Amount{r.Used, r.Acquired, r.Blocks}
 		total.add(a)
 		switch {
-		case r.Used == 0 && r.Blocks == 0: // only on stacks, or the driver's
+		case c.Of(r.Used, r.Acquired) == 0 && (c == Acquired || r.Blocks == 0): // only on stacks, or of the other curve
 		case top > 0 && len(shown) == top:
 			rest.add(a)
 			left++
@@ -86,22 +104,25 @@ func WriteRows(b *bufio.Writer, by By, rows []*Row, top int) {
 			shown = append(shown, r)
 		}
 	}
-	stacks := by == ByLine || by == ByOwnLine || by == ByFunction
+	stacks := c == Used && (by == ByLine || by == ByOwnLine || by == ByFunction)
 	row := func(share, used, bytes, blocks, on, name string) {
-		fmt.Fprintf(b, "%7s  %11s  %14s  %8s  ", share, used, bytes, blocks)
+		fmt.Fprintf(b, "%7s  %11s  %14s  ", share, used, bytes)
+		if c == Used {
+			fmt.Fprintf(b, "%8s  ", blocks)
+		}
 		if stacks {
 			fmt.Fprintf(b, "%11s  ", on)
 		}
 		fmt.Fprintf(b, "%s\n", name)
 	}
 	write := func(a Amount, on, name string) {
-		share := 0.0
-		if total.Used > 0 {
-			share = 100 * float64(a.Used) / float64(total.Used)
+		bytes, of, share := c.Of(a.Used, a.Acquired), c.Of(total.Used, total.Acquired), 0.0
+		if of > 0 {
+			share = 100 * float64(bytes) / float64(of)
 		}
-		row(fmt.Sprintf("%.1f %%", share), format.Bytes(a.Used), fmt.Sprint(a.Used), fmt.Sprint(a.Blocks), on, name)
+		row(fmt.Sprintf("%.1f %%", share), format.Bytes(bytes), fmt.Sprint(bytes), fmt.Sprint(a.Blocks), on, name)
 	}
-	row("share", "used", "bytes", "blocks", "on stack", by.String())
+	row("share", string(c), "bytes", "blocks", "on stack", by.String())
 	for _, r := range shown {
 		write(Amount{r.Used, r.Acquired, r.Blocks}, format.Bytes(r.OnStack), analyze.Line(r.Name))
 	}

@@ -174,7 +174,7 @@ func TestWriteMost(t *testing.T) {
 		tr := Each(a.w.highs[0].High).Tree(0, p.Defs)
 		var out bytes.Buffer
 		b := bufio.NewWriter(&out)
-		tr.Root.WriteMost(b, 700, func(n *Node) string { return Size(n.Used) })
+		tr.Root.WriteMost(b, Used, 700, func(n *Node) string { return Size(n.Used) })
 		b.Flush()
 		want := `_root (2.16 KiB (2208))
   /app/main.py:5:main (1.56 KiB (1600))
