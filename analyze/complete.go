@@ -31,8 +31,12 @@ func (c *Completeness) partial(f string, a ...any) {
 
 // UsedIsDriver notes, once for an answer, the processes whose used bytes are the
 // driver layer's.
-func (c *Completeness) UsedIsDriver(pids []string) {
+func (c *Completeness) UsedIsDriver(all []string) {
 	const most = 8
+	var pids []string
+	for _, pid := range all { // two processes may have one
+		c.add(&pids, pid)
+	}
 	if len(pids) == 0 {
 		return
 	}

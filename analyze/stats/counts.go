@@ -161,8 +161,11 @@ func (p *process) api(d *format.Defs, e *format.Event) {
 		c.Bytes = analyze.Add(c.Bytes, max(e.Size, 0))
 	case format.Map, format.Retain, format.Import: // of memory that another function took
 		c.Taken++
-	case format.AllocFailed, format.FreeFailed:
+	case format.AllocFailed:
 		c.Failed++
+	case format.FreeFailed: // its Free came before the refusal was known
+		c.Failed++
+		c.Given = max(c.Given-1, 0)
 	case format.Free, format.Unmap, format.Release, format.Reset:
 		c.Given++
 	}

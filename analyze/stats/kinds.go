@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"strings"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
@@ -177,7 +178,7 @@ func (k *kinds) given(ph phase, al *live.Allocation, now format.Time) {
 	k.end = max(k.end, now)
 	u := &k.sums[is]
 	u.count++
-	u.bytes += al.Bytes()
+	u.bytes = analyze.Add(u.bytes, al.Bytes())
 	high, low := bits.Mul64(uint64(al.Bytes()), uint64(max(now-max(al.Time, k.first), 0)))
 	var carry uint64
 	u.low, carry = bits.Add64(u.low, low, 0)

@@ -1,6 +1,9 @@
 package stats
 
-import "github.com/gpurec/gpurec/format"
+import (
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
+)
 
 // A lane is what a thread took from the driver since its latest allocation of a
 // pool: one range, for a pool asks for one thing at a time, and maps a segment
@@ -48,10 +51,10 @@ func (a *Answer) pools(pr *process, e *format.Event) {
 			pr.pools[e.API] = p
 		}
 		p.Count++
-		p.Bytes += e.Size
+		p.Bytes = analyze.Add(p.Bytes, e.Size)
 		if some && s.overlaps(e) {
 			p.Misses++
-			p.MissBytes += e.Size
+			p.MissBytes = analyze.Add(p.MissBytes, e.Size)
 		}
 	}
 }

@@ -96,6 +96,21 @@ func TestNothing(t *testing.T) {
 	}
 }
 
+// A refused free has given nothing back.
+func TestRefusedFree(t *testing.T) {
+	c := ask(t, formattest.Text(t, `
+process 1 pid=1
+part
+1000 Alloc thread=1 api=cuMemAlloc_v2 device=0 address=0x10 size=5
+1001 Free thread=1 api=cuMemFree_v2 address=0x10
+1002 FreeFailed thread=1 api=cuMemFree_v2 device=0 address=0x10 size=5 status=4
+1003 Free thread=1 api=cuMemFree_v2 address=0x10
+`), analyze.Query{}).Traces[0].Processes[0].APIs
+	if len(c) != 2 || c[1].Name != "cuMemFree_v2" || c[1].Given != 1 || c[1].Failed != 1 {
+		t.Errorf("%+v", c[1])
+	}
+}
+
 func TestPhases(t *testing.T) {
 	for name, want := range map[string]phase{"forward": forward, "Model.FORWARD": forward, "forward_backward": backward, "optimizer.step": optimizer, "zero": outside, "": outside} {
 		if got, ok := phaseOfName(name); got != want || ok != (want != outside) {

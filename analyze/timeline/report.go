@@ -146,6 +146,9 @@ func (a *Answer) note(t *Trace) {
 	if a.Curve != Used || a.By == ByLayer || a.By == ByClass {
 		return
 	}
+	if len(t.Series) == 0 && a.p.Filtered(analyze.ByLayer) {
+		a.p.Note("used bytes of a process with a pool are the pool layer's: --curve acquired has the driver layer, --by layer every one")
+	}
 	for _, q := range a.p.State.Processes() {
 		if acq := q.Acquired(); !a.p.Pooled(q.ID) && acq.Count > 0 {
 			d, _ := a.p.Defs.Process(q.ID)

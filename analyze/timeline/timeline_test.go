@@ -166,6 +166,14 @@ func TestUndefinedProcess(t *testing.T) {
 	}
 }
 
+// What a filter leaves nothing of is said to be elsewhere.
+func TestOtherLayer(t *testing.T) {
+	r := ask(t, Options{By: ByDevice, Curve: Used, Points: 1}, &analyze.Query{Layers: []format.Layer{format.LayerDriver}, Processes: []int32{11}}, formattest.Text(t, small))
+	if n := r.Completeness.Notes; len(r.Traces[0].Series) != 0 || len(n) != 1 || !strings.Contains(n[0], "--curve acquired") {
+		t.Errorf("%q", n)
+	}
+}
+
 func TestText(t *testing.T) {
 	for _, row := range []struct {
 		name string
