@@ -181,7 +181,7 @@ func (p *Pass) judge(c *Completeness) {
 		c.partial("%s%s", lost, where)
 	}
 	if n := m.Stats.ClosedLanes; n > 0 {
-		c.partial("%d lane%s closed because what they held made no sense", n, Plural(int64(n)))
+		c.partial("%d lane%s closed or refused because they made no sense or were too many", n, Plural(int64(n)))
 	}
 	if t, ok := p.CompleteSince(); ok {
 		c.note("complete since %s: its first part is %d", Seconds(p.Since(t)), p.Trace.Parts()[0].Index())

@@ -213,7 +213,7 @@ type Meta struct {
 type Stats struct {
 	Events      uint64 `json:"events"`                 // rows of the events tables, those that the recorder made too, checkpoints not
 	Lost        uint64 `json:"lost"`                   // dropped by lanes, or by full queues
-	ClosedLanes uint64 `json:"closed_lanes,omitempty"` // lanes closed because what they held made no sense
+	ClosedLanes uint64 `json:"closed_lanes,omitempty"` // lanes closed because what they held made no sense, and hellos that were refused
 	Late        uint64 `json:"late,omitempty"`         // events passed on after their place in the order had gone
 	Unresolved  uint64 `json:"unresolved,omitempty"`   // stacks whose definition never came
 	Lanes       uint64 `json:"lanes,omitempty"`

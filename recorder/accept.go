@@ -107,7 +107,8 @@ type newcomer struct {
 
 // receive takes the hello and the lane from a connection, which stays the
 // caller's. What does not look like a lane of ours is refused with a reason;
-// the descriptors that came with it are closed.
+// the descriptors that came with it are closed. A hello of a hook's comes back
+// with the reason: the events in its lanes will be missing.
 func receive(conn int) (*newcomer, error) {
 	var n newcomer
 	msg := unsafe.Slice((*byte)(unsafe.Pointer(&n.hello)), unsafe.Sizeof(n.hello))
@@ -129,11 +130,14 @@ func receive(conn int) (*newcomer, error) {
 			syscall.Close(fd)
 		}
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		n.rings, err = ring.Map(lane, &n.hello)
 	}
-	if n.rings, err = ring.Map(lane, &n.hello); err != nil {
-		return nil, err
+	if err != nil {
+		if n.hello.Magic != format.HelloMagic {
+			return nil, err
+		}
+		return &n, err
 	}
 	n.pidfd = peerPidfd(conn, processKey{pid: n.pid, start: n.hello.StartTime})
 	return &n, nil

@@ -393,6 +393,9 @@ func (d *drain) greet() {
 		}
 		if err != nil {
 			d.complain(err.Error())
+			if n != nil {
+				d.out.refused++
+			}
 		}
 		syscall.Close(conn)
 		return false

@@ -127,6 +127,7 @@ func (f *fold) round(r *round) {
 	for _, reading := range f.s.takeReadings() {
 		f.order.add(f.source, piece{kind: pieceReading, time: reading.Time, read: reading})
 	}
+	f.stats.ClosedLanes += uint64(r.refused)
 	for _, l := range r.born {
 		f.born(l)
 	}

@@ -126,18 +126,18 @@ func TestHostile(t *testing.T) {
 		{"a text", func(t *testing.T, s *Session) { newRawLane(t).announce(t, s, []byte("GET / HTTP/1.1")) }, "a hello of 14 bytes", 0},
 		{"too long", func(t *testing.T, s *Session) { newRawLane(t).announce(t, s, make([]byte, 4096)) }, "or cut on its way", 0},
 		{"another magic", func(t *testing.T, s *Session) { r := newRawLane(t); r.hello.Magic++; r.announce(t, s, nil, r.fd) }, "no hello", 0},
-		{"another version", func(t *testing.T, s *Session) { r := newRawLane(t); r.hello.Version++; r.announce(t, s, nil, r.fd) }, "use the hook that came with it", 0},
-		{"no descriptor", func(t *testing.T, s *Session) { newRawLane(t).announce(t, s, nil) }, "0 descriptors", 0},
-		{"two descriptors", func(t *testing.T, s *Session) { r := newRawLane(t); r.announce(t, s, nil, r.fd, r.fd) }, "2 descriptors", 0},
+		{"another version", func(t *testing.T, s *Session) { r := newRawLane(t); r.hello.Version++; r.announce(t, s, nil, r.fd) }, "use the hook that came with it", 1},
+		{"no descriptor", func(t *testing.T, s *Session) { newRawLane(t).announce(t, s, nil) }, "0 descriptors", 1},
+		{"two descriptors", func(t *testing.T, s *Session) { r := newRawLane(t); r.announce(t, s, nil, r.fd, r.fd) }, "2 descriptors", 1},
 		{"twenty descriptors", func(t *testing.T, s *Session) {
 			r := newRawLane(t)
 			r.announce(t, s, nil, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd, r.fd)
-		}, "or cut on its way", 0},
+		}, "or cut on its way", 1},
 		{"a directory", func(t *testing.T, s *Session) {
 			r, dir := newRawLane(t), descriptor(syscall.Open(t.TempDir(), 0, 0))
 			r.announce(t, s, nil, dir)
 			syscall.Close(dir)
-		}, "lane", 0},
+		}, "lane", 1},
 		{"a head out of range", func(t *testing.T, s *Session) {
 			r := newRawLane(t)
 			r.header.Head = 1 << 40
@@ -182,7 +182,7 @@ func TestHostile(t *testing.T) {
 			for range format.MaxLaneBytes/format.MinLaneSize + 1 {
 				r.announce(t, s, nil, r.fd)
 			}
-		}, "more lanes than one may have", 0},
+		}, "more lanes than one may have", 1 + format.DefaultLane/format.MinLaneSize},
 		{"connections that stay silent", func(t *testing.T, s *Session) {
 			for range 50 {
 				c := descriptor(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET, 0))

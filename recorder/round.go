@@ -47,16 +47,19 @@ type unfinishedCall struct {
 // A round is what one or more turns of the loop found. Whatever lies before
 // until, in it or in earlier rounds, is complete and may be passed on.
 type round struct {
-	born   []*lane
-	chunks []chunk
-	bytes  int // of chunks
-	left   []leaving
-	ended  []ending
-	until  format.Time
-	last   bool
+	born    []*lane
+	refused int // files of lanes that could not be taken in
+	chunks  []chunk
+	bytes   int // of chunks
+	left    []leaving
+	ended   []ending
+	until   format.Time
+	last    bool
 }
 
-func (r *round) empty() bool { return len(r.born)+len(r.chunks)+len(r.left)+len(r.ended) == 0 }
+func (r *round) empty() bool {
+	return len(r.born)+r.refused+len(r.chunks)+len(r.left)+len(r.ended) == 0
+}
 
 // A leaving is a lane that will bring nothing more.
 type leaving struct {

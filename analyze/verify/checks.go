@@ -312,7 +312,7 @@ func (v *verifier) conclude(m *format.Meta) {
 		v.partial("%s", lost)
 	}
 	if m.Stats.ClosedLanes > 0 {
-		v.partial("%d lanes were closed because what they held made no sense", m.Stats.ClosedLanes)
+		v.partial("%d lanes were closed or refused because they made no sense or were too many", m.Stats.ClosedLanes)
 	}
 	if r.Unaccounted > 0 {
 		v.fault("%d events are missing between the numbers of their threads' events, and no Lost row counts them", r.Unaccounted)
