@@ -88,7 +88,9 @@ func (a *Answer) Enter(p *analyze.Pass) {
 		p.State.ResetPeaks()
 	}
 	a.from = p.State.Now()
-	for _, e := range p.State.Checkpoint(a.from) {
+	rows := p.State.Checkpoint(a.from)
+	end := len(rows) - 1
+	for _, e := range slices.Concat(rows[:end], pools(p), rows[end:]) {
 		if !a.keeps(p, &e) {
 			continue
 		}
@@ -97,6 +99,20 @@ func (a *Answer) Enter(p *analyze.Pass) {
 		}
 		a.rows = append(a.rows, e)
 	}
+}
+
+// pools are rows for the processes whose pool shows itself after the begin, and
+// maybe after the end: what is used of them is the pool's from the first event on.
+func pools(p *analyze.Pass) (rows []format.Event) {
+	if !p.Ends() {
+		return nil
+	}
+	for _, r := range p.Defs.Processes() {
+		if q := p.State.Process(r.ID); p.Pooled(r.ID) && (q == nil || !q.Pooled) {
+			rows = append(rows, live.HasPool(r.ID))
+		}
+	}
+	return rows
 }
 
 // start writes what was known at the begin, when it is known when that was: a
@@ -111,15 +127,15 @@ func (a *Answer) start(p *analyze.Pass, at format.Time) error {
 		a.from = from
 	} else if p.Windowed() {
 		a.from = at
+	} else if a.from == 0 { // the trace begins with no checkpoint
+		a.from = p.Trace.Meta().Monotonic
 	}
 	n := len(a.rows) - 1
 	a.rows[n].Time, a.rows[n].Size = a.from, int64(n) // CheckpointEnd
-	if p.Windowed() || a.from != 0 {                  // else the trace begins with no checkpoint
+	if p.Windowed() || n > 0 {                        // else there is nothing to say
 		if err := a.w.Events(a.rows); err != nil {
 			return err
 		}
-	} else {
-		a.from = p.Trace.Meta().Monotonic
 	}
 	a.rows = nil
 	return a.restate(a.from)

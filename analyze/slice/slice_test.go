@@ -87,6 +87,30 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// What is used of a process is its pool's in a slice too that ends before the
+// pool is first asked.
+func TestPoolAfterTheEnd(t *testing.T) {
+	tr := formattest.Text(t, `
+meta start_monotonic=1000
+process 1 pid=1
+process 2 pid=2
+part
+1010 Alloc process=1 thread=1 api=cuMemAlloc_v2 device=0 address=0x10 size=100
+1015 Alloc process=2 thread=2 api=cuMemAlloc_v2 device=0 address=0x10 size=7
+1030 Alloc process=1 thread=1 api=torch device=0 address=0x10 size=50
+`)
+	for _, q := range []analyze.Query{{To: moment(t, "20ns")}, {From: moment(t, "5ns"), To: moment(t, "20ns")}, {From: moment(t, "12ns"), To: moment(t, "20ns")}} {
+		one := cut(t, tr, q)
+		l := &look{}
+		if _, err := analyze.Run(context.Background(), []string{one.Path()}, &analyze.Query{}, l, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(l.text, "device 0 7 107 0") {
+			t.Errorf("%s to %s: %s", q.From, q.To, l.text)
+		}
+	}
+}
+
 func TestRefuses(t *testing.T) {
 	tr := formattest.Text(t, whole)
 	dir := t.TempDir()

@@ -20,3 +20,9 @@ func Forget(row *format.Event) {
 		row.Size, row.Requested, row.Reserved, row.Allocated = 0, 0, 0, 0
 	}
 }
+
+// HasPool is a checkpoint's row that says of a process only that it has a pool:
+// for a trace that ends before the events that show it.
+func HasPool(p format.ProcessID) format.Event {
+	return totalRow(totalProcess, p, format.NoDevice, format.LayerPool, Curve{})
+}
