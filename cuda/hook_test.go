@@ -335,20 +335,6 @@ func TestDawn(t *testing.T) {
 	}
 }
 
-// A thread that is cancelled between its clock and its publishing leaves a lane
-// that the next thread can use.
-func TestCancelled(t *testing.T) {
-	lanes, _ := guest(t, newReceiver(t), program{e: Environment{LaneSize: 16 << 20}}, "start", "cancel")
-	for i, l := range lanes {
-		if l.busy || l.missing() > l.dropped {
-			t.Errorf("lane %d: busy %v, %d missing, %d dropped", i, l.busy, l.missing(), l.dropped)
-		}
-	}
-	if n := len(all(lanes)); n < 1000 {
-		t.Errorf("%d events", n)
-	}
-}
-
 // Above 7/8 only Allocs are refused: every Free of a full lane is there.
 func TestFullLane(t *testing.T) {
 	r := newReceiver(t)

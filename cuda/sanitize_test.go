@@ -34,6 +34,7 @@ func TestSanitizers(t *testing.T) {
 		{"fork", []string{cc(t, "fork", programs+"fork.c", "-ldl")}},
 		{"guest", []string{guest, "start", "errno", "descriptors", "dlsym", "threads", "forks", "api", "unhooked", "full"}},
 		{"crowd", []string{guest, "start", "crowd"}},
+		{"handler", []string{cc(t, "interrupted", "testdata/interrupted.c", "-ldl", "-lpthread"), "handler"}},
 		{"nvtx", []string{cc(t, "nvtx", "testdata/nvtx.c", "-ldl"), client}},
 	}
 	for version, python := range interpreters(t) {

@@ -9,7 +9,7 @@
 bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size)
 {
 	int err = errno;
-	struct thread *t = gpurec_enter();
+	struct thread *t = gpurec_tls.depth > 0 ? NULL : gpurec_enter(); /* the driver's own call inside another is no event */
 	if (t == NULL)
 		return false;
 	const struct hooked *h = &gpurec_hooked[api];

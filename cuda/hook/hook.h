@@ -147,8 +147,8 @@ struct thread *gpurec_enter_slow(void);
 
 /*
  * Every event begins with gpurec_enter and ends with gpurec_leave; in between
- * errno stays as it is. NULL: this is not to be recorded (off, nested, or no
- * lane: then it has been counted). A signal's handler between the two is nested.
+ * errno stays as it is. NULL: this is not to be recorded: off, or lost and
+ * counted, for there is no lane or a signal's handler came between the two.
  */
 static inline struct thread *gpurec_enter(void)
 {

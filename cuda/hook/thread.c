@@ -296,8 +296,15 @@ static bool born(struct thread *t)
 
 struct thread *gpurec_enter_slow(void)
 {
-	if (!gpurec_config.on || gpurec_tls.depth > 0 || __atomic_load_n(&gpurec_off, __ATOMIC_RELAXED))
+	if (!gpurec_config.on || __atomic_load_n(&gpurec_off, __ATOMIC_RELAXED))
 		return NULL;
+	if (gpurec_tls.depth > 0) {
+		/* In a signal's handler, or after a longjmp out of one: there may be half
+		 * an event in the ring. A child's parent's lanes are not its to count in. */
+		if (gpurec_tls.generation == __atomic_load_n(gpurec_generation, __ATOMIC_RELAXED))
+			miss();
+		return NULL;
+	}
 	gpurec_tls.depth++;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	int err = errno;

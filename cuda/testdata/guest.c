@@ -212,32 +212,6 @@ static void dawn(void)
 	}
 }
 
-/* Until it is cancelled, wherever it is then. */
-static void *cancelled(void *unused)
-{
-	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
-	for (uint64_t i = 1;; i++) {
-		pool_alloc_(999, 0, i << 9, i, 512, 512, -1, 0, 0, 0);
-		pool_free_(999, 0, i << 9, i, 0);
-	}
-	return unused;
-}
-
-static void cancel(void)
-{
-	enum { N = 4 };
-	for (int round = 0; round < 3; round++) {
-		pthread_t t[N];
-		for (int i = 0; i < N; i++)
-			CHECK(pthread_create(&t[i], NULL, cancelled, NULL) == 0);
-		usleep(2000);
-		for (int i = 0; i < N; i++)
-			CHECK(pthread_cancel(t[i]) == 0);
-		for (int i = 0; i < N; i++)
-			CHECK(pthread_join(t[i], NULL) == 0);
-	}
-}
-
 /* One after another, and all stay. */
 static void *begin_and_stay(void *begun)
 {
@@ -478,7 +452,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} all[] = {
 		{"start", start}, {"pair", pair}, {"errno", errno_kept}, {"descriptors", no_descriptor_stays}, {"file-limit", file_limit},
-		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd}, {"file-limit-of-one", file_limit_of_one}, {"dawn", dawn}, {"cancel", cancel}, {"stay", stay}, {"laps", laps},
+		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd}, {"file-limit-of-one", file_limit_of_one}, {"dawn", dawn}, {"stay", stay}, {"laps", laps},
 		{"forks", forks}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
 		{"locations", locations}, {"contexts", contexts}, {"by-proc", by_proc}, {"never-returns", never_returns}, {"twice", twice},
 	};

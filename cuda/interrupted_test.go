@@ -1,0 +1,43 @@
+package cuda
+
+import (
+	"fmt"
+	"testing"
+)
+
+func interrupted(t *testing.T, e Environment, word string) ([]*lane, string) {
+	t.Helper()
+	return program{e: e, args: []string{cc(t, "interrupted", "testdata/interrupted.c", "-ldl", "-lpthread"), word}}.run(t, newReceiver(t))
+}
+
+// A signal's handler interrupts events. What it does itself then has no place in
+// the lane, and is counted.
+func TestHandler(t *testing.T) {
+	lanes, out := interrupted(t, Environment{}, "handler")
+	var made, got uint64
+	fmt.Sscan(out, &made)
+	for _, l := range lanes {
+		got += uint64(len(l.events())) + l.dropped
+		if l.missing() > l.dropped {
+			t.Errorf("%d missing, %d dropped", l.missing(), l.dropped)
+		}
+	}
+	if made < 1000 || got != made {
+		t.Errorf("%d recorded or counted of %d", got, made)
+	}
+}
+
+// A thread that is cancelled between its clock and its publishing leaves a lane
+// that the next thread can use. The lanes are large: threads that find them full
+// are never there.
+func TestCancelled(t *testing.T) {
+	lanes, _ := interrupted(t, Environment{LaneSize: 16 << 20}, "cancel")
+	for i, l := range lanes {
+		if l.busy || l.missing() > l.dropped {
+			t.Errorf("lane %d: busy %v, %d missing, %d dropped", i, l.busy, l.missing(), l.dropped)
+		}
+	}
+	if n := len(all(lanes)); n < 1000 {
+		t.Errorf("%d events", n)
+	}
+}
