@@ -51,17 +51,22 @@ func (d *drain) meet() bool {
 func (d *drain) news() (any bool) {
 	var events [64]syscall.EpollEvent
 	for {
-		found, hellos := d.poller.ready(events[:]), false
+		found, connections, hellos := d.poller.ready(events[:]), false, false
 		for _, e := range found {
 			switch p := d.byPidfd[e.Fd]; {
 			case p != nil:
 				d.died(p, ring.Now())
 				any = true
 			case e.Fd == int32(d.listener.fd):
-				any = d.accept() || any
+				connections = true
 			case e.Fd != int32(d.s.wakes[0]):
 				hellos = true
 			}
+		}
+		// Only now: what these open gets the numbers of what they close, and a hello
+		// found would be a newcomer's death.
+		if connections {
+			any = d.accept() || any
 		}
 		if hellos { // they stay in the set until they are read, and hide what is behind them
 			d.greet()

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/recorder/ring"
@@ -234,5 +235,41 @@ func TestManyLateHellos(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("the look has no end")
+	}
+}
+
+// TestNumbersAreReused has a look find a newcomer and then a hello whose
+// connection's number the newcomer's pidfd gets: nobody has died.
+func TestNumbersAreReused(t *testing.T) {
+	s := newStill(t, 0)
+	connect := func() int {
+		c := descriptor(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET, 0))
+		t.Cleanup(func() { syscall.Close(c) })
+		if err := syscall.Connect(c, &syscall.SockaddrUnix{Name: s.d.listener.path}); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	greet := func(c int, start uint64) {
+		r := newRawLane(t)
+		r.hello.StartTime = start
+		hello := unsafe.Slice((*byte)(unsafe.Pointer(&r.hello)), unsafe.Sizeof(r.hello))
+		if err := syscall.Sendmsg(c, hello, syscall.UnixRights(r.fd), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := connect()
+	s.turn()
+	greet(connect(), 2) // the listener is ready before the first one's connection
+	greet(first, 1)
+	for s.d.news() {
+	}
+	if len(s.d.processes) != 2 {
+		t.Fatalf("%d processes", len(s.d.processes))
+	}
+	for key, p := range s.d.processes {
+		if p.ended {
+			t.Errorf("process %d, which lives, is taken for dead", key.start)
+		}
 	}
 }
