@@ -55,6 +55,7 @@ type Pass struct {
 	thinned  bool        // the first parts are not there
 	since    format.Time // of the first row that is no checkpoint's, or of its end
 	begun    bool
+	restated bool // the trace begins with a checkpoint
 	step     func(events int)
 }
 
@@ -85,6 +86,15 @@ func (p *Pass) Pooled(id format.ProcessID) bool {
 // CompleteSince is where the trace begins when its first parts are not there,
 // and whether they are not.
 func (p *Pass) CompleteSince() (format.Time, bool) { return p.since, p.thinned && p.begun }
+
+// Start is the first moment that is known of: the recording's start, or that of
+// the checkpoint that a thinned trace or a slice begins with.
+func (p *Pass) Start() format.Time {
+	if p.restated {
+		return p.since
+	}
+	return p.Trace.Meta().Monotonic
+}
 
 // Windowed reports whether the query has a From.
 func (p *Pass) Windowed() bool { return p.from.set }
@@ -333,7 +343,7 @@ func (p *Pass) one(a Answer, e *format.Event) error {
 		p.enter(a)
 	}
 	if !p.begun && (!e.Kind.Checkpoint() || e.Kind == format.CheckpointEnd) {
-		p.begun, p.since = true, e.Time
+		p.begun, p.since, p.restated = true, e.Time, e.Kind == format.CheckpointEnd
 	}
 	switch e.Kind {
 	case format.ScopeBegin, format.LiveScope:

@@ -46,7 +46,7 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 		OnRefused: func(r *live.Refusal) { a.refused[r] = a.in(r.First.Scope) },
 		OnServed: func(r *live.Refusal, e *format.Event) {
 			delete(a.refused, r)
-			if p.In && p.Matches(e, analyze.ByAll) {
+			if p.Matches(e, analyze.ByAll) {
 				a.rank(e.Process).Retried++
 			}
 		},
@@ -114,7 +114,9 @@ func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 			r.Status = &status
 		}
 	}
-	a.refusals.Event(e)
+	if p.In { // what was refused before the window is none of its failures
+		a.refusals.Event(e)
+	}
 	return nil
 }
 
@@ -122,7 +124,7 @@ func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 func (a *Answer) told(refusal *live.Refusal, e *format.Event) {
 	in := a.refused[refusal]
 	delete(a.refused, refusal)
-	if !a.p.In || !a.p.Matches(e, analyze.ByAll) {
+	if !a.p.Matches(e, analyze.ByAll) {
 		return
 	}
 	r := a.rank(e.Process)

@@ -132,9 +132,11 @@ part
 1000 AllocFailed process=1 thread=1 api=torch.oom device=0 requested=500
 1001 ProcessEnd process=1 status=1
 1002 Alloc process=2 thread=2 api=torch device=0 address=0x10 size=500
+1003 AllocFailed process=2 thread=2 api=cuMemAlloc_v2 device=0 requested=500 status=2
 3000 Free process=2 thread=2 api=torch address=0x10
+3001 Mark process=2 thread=2 api=nvtx
 `))
-	if len(r.Ranks) != 1 || r.Ranks[0].PID != 2 || r.Ranks[0].Used != (Peak{500, 2000}) {
+	if k := r.Ranks[0]; len(r.Ranks) != 1 || k.PID != 2 || k.Used != (Peak{500, 2000}) || k.Failed != 0 || k.OOM != nil {
 		t.Errorf("%+v", r.Ranks[0])
 	}
 }

@@ -225,14 +225,11 @@ func (a *Answer) Enter(p *analyze.Pass) {
 }
 
 func (a *Answer) enter(p *analyze.Pass, now format.Time) {
-	from := p.Trace.Meta().Monotonic
+	from := p.Start()
 	if t, known := p.From(); known {
-		from = t
+		from = max(from, t)
 	} else if p.Windowed() {
 		from = now
-	}
-	if since, thinned := p.CompleteSince(); thinned { // nobody knows what was before
-		from = max(from, since)
 	}
 	to := p.Trace.Meta().End
 	if t, known := p.To(); known && (to == 0 || t < to) {

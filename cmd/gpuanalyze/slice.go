@@ -18,9 +18,10 @@ func sliceCommand() *command {
 		long: `
 The slice begins with what was live at the begin of the range, the open scopes and
 the devices' latest readings; sums and peaks begin there too. An answer from it is
-the one that --from and --to give of the whole, but for leaks, to which what was
-live at the begin is the slice's own. Times stay those since the recording's start;
-scopes of a name are counted anew. --process and --rank leave the others out.`,
+the one that --from and --to give of the whole, but that leaks takes what was live
+at the begin for the slice's own, contexts lists what was open then, and a sampled
+peak begins with the reading that held. Times stay those since the recording's
+start; scopes of a name are counted anew. --process and --rank leave the others out.`,
 		examples: []string{
 			"gpuanalyze slice --from scope:step#3 --to scope:step#4 train.gpurec -o steps.gpurec",
 			"gpuanalyze slice --from 1ms --to 3ms --process 4711 train.gpurec -o part.gpurec",
