@@ -33,7 +33,7 @@ func (s *span) overlaps(e *format.Event) bool {
 // pools follows an event.
 func (a *Answer) pools(pr *process, e *format.Event) {
 	switch {
-	case e.Flags&(format.FlagEcho|format.FlagCaptured) != 0:
+	case e.Flags&(format.FlagEcho|format.FlagCaptured) != 0 || !a.p.Pooled(e.Process):
 	case e.Kind == format.Map, e.Kind == format.Alloc && e.Layer == format.LayerDriver && e.Address != 0:
 		s := a.spans[lane{e.Process, e.Thread}]
 		s.add(e)

@@ -67,7 +67,8 @@ func runDiff(ctx context.Context, stdout, stderr io.Writer, args []string) error
 		by = append(by, b)
 	}
 	var limit diff.Limit
-	if *above != "" {
+	gated := a.Changed("fail-above") // an empty one is a mistake, and no pass
+	if gated {
 		if limit, err = diff.ParseLimit(*above); err != nil {
 			return usagef("--fail-above: %v", err)
 		}
@@ -76,7 +77,7 @@ func runDiff(ctx context.Context, stdout, stderr io.Writer, args []string) error
 	if err != nil {
 		return err
 	}
-	if *above != "" {
+	if gated {
 		r.Judge(limit)
 	}
 	switch {

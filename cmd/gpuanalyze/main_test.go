@@ -103,6 +103,7 @@ func TestCommands(t *testing.T) {
 		{"diff of three", []string{"diff", whole, lossy, huge}, exitUsage, "", "not 3"},
 		{"diff of no range", []string{"diff", "--a", "step", "--b", "2ms", whole}, exitUsage, "", "--a step: it is none of scope:NAME#N, FROM..TO, rank:N, process:PID"},
 		{"diff of a range twice", []string{"diff", "--a", "1ms..2ms", "--to", "3ms", whole}, exitUsage, "", "there is a window already"},
+		{"diff by a limit that a script forgot", []string{"diff", "--fail-above", "", whole, whole}, exitUsage, "", `--fail-above: "" is neither bytes`},
 		{"diff of two processes in one", []string{"diff", "--a", "process:1", "--a", "process:2", whole}, exitUsage, "", "there is a process already"},
 		{"diff of no rank", []string{"diff", "--a", "rank:x", whole}, exitUsage, "", `"x" is no number of a rank`},
 		{"diff above nothing", []string{"diff", "--fail-above", "much", whole, whole}, exitUsage, "", "neither bytes"},
