@@ -34,24 +34,24 @@ const (
 // that look. It is false where processes die faster than that, and then this turn
 // must not move the watermark: a newcomer may be dead already, and its end older
 // than what others have published.
-func (d *drain) meet() bool {
+func (d *drain) meet(found []syscall.EpollEvent) bool {
 	d.greet()
 	for range maxMeet {
-		if !d.news() {
+		if !d.news(found) {
 			return true
 		}
+		_, found = d.look()
 	}
 	return false
 }
 
-// news is one look: at the listener, which the kernel makes ready before a peer
-// that has connected can die, and at the processes. To accept without looking
-// costs more than the rest of a quiet turn: a connection is made first and then
-// not used.
-func (d *drain) news() (any bool) {
-	var events [64]syscall.EpollEvent
+// news takes in what a look found: at the listener, which the kernel makes ready
+// before a peer that has connected can die, and at the processes. To accept without
+// looking costs more than the rest of a quiet turn: a connection is made first and
+// then not used.
+func (d *drain) news(found []syscall.EpollEvent) (any bool) {
 	for {
-		found, connections, hellos := d.poller.ready(events[:]), false, false
+		connections, hellos := false, false
 		for _, e := range found {
 			switch p := d.byPidfd[e.Fd]; {
 			case p != nil:
@@ -59,7 +59,7 @@ func (d *drain) news() (any bool) {
 				any = true
 			case e.Fd == int32(d.listener.fd):
 				connections = true
-			case e.Fd != int32(d.s.wakes[0]):
+			case e.Fd != int32(d.s.wakes[0]) && e.Fd != int32(d.poller.timer):
 				hellos = true
 			}
 		}
@@ -72,9 +72,10 @@ func (d *drain) news() (any bool) {
 			d.greet()
 			any = true
 		}
-		if len(found) < len(events) {
+		if len(found) < len(d.events) {
 			break
 		}
+		_, found = d.look()
 	}
 	now := ring.Now()
 	if now < d.nextPoll {

@@ -62,7 +62,7 @@ func TestEndBeforeSuccessor(t *testing.T) {
 			var last format.Time
 			for range 100 { // polling waits for its time
 				s.d.out = &round{}
-				s.d.turn()
+				s.d.turn(s.d.look())
 				for _, c := range s.d.out.chunks {
 					for r, rest := ring.Next(c.records); r != nil; r, rest = ring.Next(rest) {
 						if int(c.lane.process.key.pid) != os.Getpid() {

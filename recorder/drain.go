@@ -33,10 +33,11 @@ type drain struct {
 	processes map[processKey]*process
 	byPidfd   map[int32]*process
 	current   *buffer
+	events    [64]syscall.EpollEvent // of the latest look
 	out       *round
-	handed    time.Time // when the round before went to fold
-	fullest   int       // 64ths of its lane, of what a turn found in any
-	newborn   bool      // that turn took in a lane
+	handed    format.Time // when the round before went to fold
+	fullest   int         // 64ths of its lane, of what a turn found in any
+	newborn   bool        // that turn took in a lane
 	nextLane  int32
 	laggard   *lane // the one that holds the watermark back: it is read even when the queue is full
 	nextPoll  format.Time
@@ -84,19 +85,18 @@ func (d *drain) run() {
 			d.abandon()
 			return
 		}
+		longest := pause
 		if len(d.lanes) == 0 {
-			d.wait(paceAlone)
-		} else {
-			d.wait(pause)
+			longest = paceAlone
 		}
-		began := time.Now()
-		d.turn()
+		began, found := d.wait(longest)
+		d.turn(began, found)
 		asked := d.s.asked.Load() > 0
 		if asked || d.due(began) {
 			d.handOver(began)
 		}
 		d.s.turns.Add(1)
-		pause = nextPause(pause, d.fullest, time.Since(began))
+		pause = nextPause(pause, d.fullest, time.Duration(ring.Now()-began))
 		if asked || d.newborn {
 			pause = paceLeast
 		}
@@ -105,12 +105,12 @@ func (d *drain) run() {
 
 // due reports whether fold should get the round: it has much, or it has waited
 // long enough, for fold too may wait for a later watermark.
-func (d *drain) due(now time.Time) bool {
+func (d *drain) due(now format.Time) bool {
 	return d.out.bytes >= handBytes || len(d.out.born) > 0 ||
-		now.Sub(d.handed) >= handEvery && (d.s.holds.Load() || d.s.unread.Load() || !d.out.empty())
+		now-d.handed >= format.Time(handEvery) && (d.s.holds.Load() || d.s.unread.Load() || !d.out.empty())
 }
 
-func (d *drain) handOver(now time.Time) {
+func (d *drain) handOver(now format.Time) {
 	select {
 	case d.s.rounds <- d.out:
 		d.out, d.handed = &round{}, now
@@ -118,20 +118,27 @@ func (d *drain) handOver(now time.Time) {
 	}
 }
 
-// wait sleeps until something comes or the pause is over.
-func (d *drain) wait(pause time.Duration) {
-	var events [64]syscall.EpollEvent
-	for _, e := range d.poller.wait(pause, events[:]) {
-		if e.Fd == int32(d.s.wakes[0]) {
+// wait sleeps until something comes or the pause is over. It returns what is
+// there to look at, at what time or later.
+func (d *drain) wait(pause time.Duration) (format.Time, []syscall.EpollEvent) {
+	at, found := d.poller.wait(pause, d.events[:])
+	for i := range found {
+		if found[i].Fd == int32(d.s.wakes[0]) {
 			var b [64]byte
 			syscall.Read(d.s.wakes[0], b[:])
 		}
 	}
+	return at, found
+}
+
+// look is what is there now.
+func (d *drain) look() (format.Time, []syscall.EpollEvent) {
+	return ring.Now(), d.poller.ready(d.events[:])
 }
 
 // turn is one look at everything, in the order that makes the watermark true:
 //
-//	1 a = now
+//	1 a = now, and a look at what epoll has, both by the caller
 //	2 accept and map until there is nobody: a lane that is not here yet was
 //	  announced after a, so its events are younger. With that look for deaths,
 //	  see meet: a process that is not seen dead was alive at a, so its end is younger
@@ -144,10 +151,9 @@ func (d *drain) wait(pause time.Duration) {
 //
 // Accepting in a goroutine of its own instead of in 2 made 15 % of the events
 // late when tried, a busy word set after the clock was read 241 of 72 million.
-func (d *drain) turn() {
-	a := ring.Now()
+func (d *drain) turn(a format.Time, found []syscall.EpollEvent) {
 	lanes := d.nextLane
-	met := d.meet()
+	met := d.meet(found)
 	d.laggard, d.fullest, d.newborn = nil, 0, d.nextLane != lanes
 	if d.newborn {
 		d.s.late.laneCame()
@@ -159,7 +165,7 @@ func (d *drain) turn() {
 	}
 	until := a - margin
 	for _, l := range d.lanes {
-		if d.look(l, a) {
+		if d.read(l, a) {
 			until = min(until, l.bound)
 		}
 	}
@@ -183,8 +189,8 @@ func (d *drain) turn() {
 	d.s.alive.Store(int64(len(d.processes)))
 }
 
-// look reads one lane, and reports whether it holds the others back.
-func (d *drain) look(l *lane, a format.Time) (holds bool) {
+// read reads one lane, and reports whether it holds the others back.
+func (d *drain) read(l *lane, a format.Time) (holds bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			d.close(l, fmt.Errorf("reading it faulted: %v", r))
@@ -198,7 +204,7 @@ func (d *drain) look(l *lane, a format.Time) (holds bool) {
 	}
 	busy := l.ring.Busy()
 	taken, err := d.copy(l)
-	if err == nil && l.ring.Newest() > ring.Now()+margin {
+	if err == nil && taken > 0 && l.ring.Newest() > ring.Now()+margin {
 		err = fmt.Errorf("an event of the future (%d)", l.ring.Newest())
 	}
 	if err != nil {
@@ -303,7 +309,7 @@ func (d *drain) empty(p *process) bool {
 // wait for fold.
 func (d *drain) finish() {
 	for {
-		d.turn()
+		d.turn(d.look())
 		open := false
 		for _, l := range d.lanes {
 			open = open || l.incomplete
@@ -364,6 +370,9 @@ func (d *drain) accept() (any bool) {
 				d.complain(fmt.Sprintf("a lane could not be accepted: %v", err))
 			}
 			break
+		}
+		if len(d.waiting) >= format.MaxLanes {
+			d.greet()
 		}
 		if len(d.waiting) >= format.MaxLanes { // nobody of ours connects and stays silent
 			syscall.Close(d.waiting[0])

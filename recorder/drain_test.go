@@ -66,7 +66,7 @@ func (s *still) busy(lane int, v uint32) { atomic.StoreUint32(&s.raws[lane].head
 func (s *still) turn() (until, before, after format.Time) {
 	s.d.out = &round{}
 	before = ring.Now()
-	s.d.turn()
+	s.d.turn(s.d.look())
 	return s.d.out.until, before, ring.Now()
 }
 
@@ -227,7 +227,8 @@ func TestManyLateHellos(t *testing.T) {
 		}
 	}
 	done := make(chan bool)
-	go func() { done <- s.d.news() }()
+	_, found := s.d.look()
+	go func() { done <- s.d.news(found) }()
 	select {
 	case any := <-done:
 		if !any || len(s.d.waiting) != 0 {
@@ -262,7 +263,8 @@ func TestNumbersAreReused(t *testing.T) {
 	s.turn()
 	greet(connect(), 2) // the listener is ready before the first one's connection
 	greet(first, 1)
-	for s.d.news() {
+	for _, found := s.d.look(); s.d.news(found); {
+		_, found = s.d.look()
 	}
 	if len(s.d.processes) != 2 {
 		t.Fatalf("%d processes", len(s.d.processes))
@@ -271,5 +273,20 @@ func TestNumbersAreReused(t *testing.T) {
 		if p.ended {
 			t.Errorf("process %d, which lives, is taken for dead", key.start)
 		}
+	}
+}
+
+// TestTimerIsNoNews: the end of a pause that a look finds is nobody's hello, and
+// does not hold the watermark back.
+func TestTimerIsNoNews(t *testing.T) {
+	s := newStill(t, 0)
+	s.d.poller.set(time.Microsecond)
+	time.Sleep(2 * time.Millisecond)
+	_, found := s.d.look()
+	if len(found) != 1 || found[0].Fd != int32(s.d.poller.timer) {
+		t.Fatalf("the look finds %v", found)
+	}
+	if !s.d.meet(found) {
+		t.Error("the timer is taken for news")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/recorder/ring"
 )
 
 // TestNextPause: a lane that fills up is looked at again soon, one that is calm
@@ -40,7 +41,7 @@ func TestNextPause(t *testing.T) {
 // TestDue: a round goes to fold when it has much, has waited, or has a lane's
 // birth; and without anything, when fold waits for a later watermark.
 func TestDue(t *testing.T) {
-	now := time.Now()
+	now := ring.Now()
 	for _, row := range []struct {
 		name   string
 		out    round
@@ -57,7 +58,7 @@ func TestDue(t *testing.T) {
 		{"fold holds an event", round{}, handEvery, true, false, true},
 		{"a reading", round{}, handEvery, false, true, true},
 	} {
-		d := &drain{s: &Session{}, out: &row.out, handed: now.Add(-row.waited)}
+		d := &drain{s: &Session{}, out: &row.out, handed: now - format.Time(row.waited)}
 		d.s.holds.Store(row.holds)
 		d.s.unread.Store(row.unread)
 		if got := d.due(now); got != row.want {

@@ -7,6 +7,9 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/recorder/ring"
 )
 
 // A poller is an epoll set in which the loop sleeps, and the timer that ends its
@@ -93,12 +96,14 @@ func (p *poller) ready(events []syscall.EpollEvent) []syscall.EpollEvent {
 }
 
 // wait sleeps until something is there or a pause is over, which began when the
-// wait before ended, and returns what is there.
-func (p *poller) wait(pause time.Duration, events []syscall.EpollEvent) (found []syscall.EpollEvent) {
+// wait before ended, and returns what is there, at a time or later.
+func (p *poller) wait(pause time.Duration, events []syscall.EpollEvent) (at format.Time, found []syscall.EpollEvent) {
 	if pause != p.pause {
 		p.set(pause)
 	}
+	at = ring.Now()
 	p.conn.Read(func(uintptr) bool {
+		at = ring.Now()
 		found = p.ready(events)
 		return len(found) > 0
 	})
@@ -108,7 +113,7 @@ func (p *poller) wait(pause time.Duration, events []syscall.EpollEvent) (found [
 			syscall.RawSyscall(syscall.SYS_READ, uintptr(p.timer), uintptr(unsafe.Pointer(&ends)), 8)
 		}
 	}
-	return found
+	return at, found
 }
 
 // accept takes a connection in, without blocking as the listener is.
