@@ -34,6 +34,7 @@ type oracle struct {
 	Leaks        map[string]int64      // "pid layer class"
 	History      map[string][][2]int64 // device → when, used
 	Taken        [3]int64              // bytes, allocations, largest
+	Filtered     map[string]*oracle    // by flags, of random traces
 }
 
 type scopeTruth struct{ Used, Acquired [3]int64 } // begin, end, max
@@ -93,7 +94,7 @@ func TestOracleOfRandomTraces(t *testing.T) {
 		if err := format.ReadText(strings.NewReader(text), dir); err != nil {
 			t.Fatal(err)
 		}
-		bad := judge(t, dir, want)
+		bad := append(judge(t, dir, want), judgeParts(t, dir, want)...)
 		if before != nil {
 			bad = append(bad, judgeDiff(t, filepath.Join(root, fmt.Sprint((seen+1)%2)), dir, before, want)...)
 		}
@@ -141,6 +142,7 @@ func judge(t *testing.T, dir string, want *oracle) (bad []string) {
 	judgePeak(t, dir, want, same)
 	judgeTimeline(t, dir, want, same)
 	judgeLeaks(t, dir, want, same)
+	judgeRanks(t, dir, want, same)
 	return bad
 }
 
@@ -287,7 +289,7 @@ func judgeLines(t *testing.T, dir string, want *oracle, same compare) {
 	}
 }
 
-func judgePeak(t *testing.T, dir string, want *oracle, same compare) {
+func judgePeak(t *testing.T, dir string, want *oracle, same compare, flags ...string) {
 	type row struct {
 		Name           string
 		Used, Acquired int64
@@ -301,7 +303,7 @@ func judgePeak(t *testing.T, dir string, want *oracle, same compare) {
 			Scopes []row
 		}
 	}
-	answer(t, &r, "peak", dir)
+	answer(t, &r, "peak", dir, flags...)
 	seen := 0
 	for _, d := range r.Devices {
 		if d.Used == 0 {
@@ -368,7 +370,7 @@ func judgeTimeline(t *testing.T, dir string, want *oracle, same compare) {
 	}
 }
 
-func judgeLeaks(t *testing.T, dir string, want *oracle, same compare) {
+func judgeLeaks(t *testing.T, dir string, want *oracle, same compare, flags ...string) {
 	var r struct {
 		Traces []struct {
 			Processes []struct {
@@ -382,7 +384,7 @@ func judgeLeaks(t *testing.T, dir string, want *oracle, same compare) {
 			}
 		}
 	}
-	answer(t, &r, "leaks", dir)
+	answer(t, &r, "leaks", dir, flags...)
 	got := map[string]int64{}
 	for _, p := range r.Traces[0].Processes {
 		for _, s := range p.AtEnd.Sums {

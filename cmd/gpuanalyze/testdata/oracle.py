@@ -17,6 +17,7 @@ import random
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 
 DEVICE, HOST, TORCH, OBJECT, HANDLE, NONE = "device", "host", "torch", "object", "handle", None
 
@@ -170,10 +171,10 @@ class Trace:
 
 
 class Oracle:
-    """All answers to one trace."""
+    """All answers to one trace, or to what of its allocations is wanted."""
 
-    def __init__(self, trace: Trace):
-        self.trace = trace
+    def __init__(self, trace: Trace, wants: Callable[[Oracle, Event], bool] = lambda oracle, e: True):
+        self.trace, self.wants = trace, wants
         self.allocations: list[Allocation] = []
         self.mappings: list[Mapping] = []
         self.scopes: dict[int, Scope] = {}
@@ -235,7 +236,8 @@ class Oracle:
             else:
                 old.live = False
         a = Allocation(e)
-        a.used = self.is_used(e)
+        a.counted = a.counted and self.wants(self, e)
+        a.used = self.is_used(e) and a.counted
         a.pid = "pid %d " % self.trace.pids.get(e.process, 0)
         self.allocations.append(a)
 
@@ -322,6 +324,11 @@ class Oracle:
     def do_ScopeEnd(self, e: Event) -> None:
         if e.scope in self.scopes:
             self.scopes[e.scope].open = False
+
+    def inside(self, name: str, e: Event) -> bool:
+        """Whether a scope of that name is open on the thread of e."""
+        return any(s.open and (s.e.process, s.e.thread) == (e.process, e.thread) and self.trace.names.get(s.e.name) == name
+                   for s in self.scopes.values())
 
     # What is added up.
 
@@ -446,6 +453,17 @@ class Oracle:
             "history": {str(d): h for d, h in self.history.items() if any(v for _, v in h)},
             "taken": self.taken,
         }
+
+
+# Flags of gpuanalyze, and which allocations they leave.
+FILTERS: dict[str, Callable[[Oracle, Event], bool]] = {
+    "--thread 1": lambda o, e: e.thread == 1,
+    "--layer pool": lambda o, e: e.layer == "pool",
+    "--layer driver --device 0": lambda o, e: e.layer == "driver" and e.device == 0,
+    "--process 101 --device 1": lambda o, e: e.process == 1 and e.device == 1,
+    "--scope step": lambda o, e: o.inside("step", e),
+    "--scope forward --process 102": lambda o, e: e.process == 2 and o.inside("forward", e),
+}
 
 
 # Random traces.
@@ -588,7 +606,10 @@ def main() -> None:
         first, count = int(sys.argv[2]), int(sys.argv[3])
         for seed in range(first, first + count):
             text = Generator(seed).text("random %d" % seed, 40 + seed % 60)
-            print(json.dumps({"text": text, "answers": Oracle(Trace(text)).answers()}))
+            trace = Trace(text)
+            answers = Oracle(trace).answers()
+            answers["filtered"] = {flags: Oracle(trace, wants).answers() for flags, wants in FILTERS.items()}
+            print(json.dumps({"text": text, "answers": answers}))
         return
     for path in sys.argv[2:]:
         with open(path, encoding="utf-8") as f:
