@@ -276,6 +276,17 @@ func TestGuest(t *testing.T) {
 				t.Errorf("lanes %q, want %q", got, want)
 			}
 		}},
+		{"a child of many lanes forgets them in time", "start forks-of-a-crowd", func(t *testing.T, lanes []*lane) {
+			var got uint64
+			for _, l := range lanes {
+				if l.hello.PID != lanes[0].hello.PID {
+					got += uint64(count(l.events(), format.Mark)) + l.dropped
+				}
+			}
+			if got != 20*2 {
+				t.Errorf("%d recorded or counted of %d", got, 20*2)
+			}
+		}},
 		{"what is looked up and not wrapped is said once", "start unhooked", func(t *testing.T, lanes []*lane) {
 			names := map[uint64]string{}
 			var got []string

@@ -27,7 +27,6 @@ enum { SEAL_SEAL = 1, SEAL_SHRINK = 2, SEAL_GROW = 4 };
 #define NAP 50000 /* ns, between two tries to hand a lane over */
 
 bool gpurec_off;
-uint64_t gpurec_missed;
 
 static uint64_t lane_bytes; /* of this process */
 static uint32_t making;     /* a thread makes lanes for others too */
@@ -259,7 +258,7 @@ static unsigned birth(struct thread *t, unsigned n, uint64_t capacity)
 	gpurec_lane *lanes[GPUREC_MAX_LANES_A_FILE];
 	for (unsigned i = 0; i < n; i++)
 		lanes[i] = lane_of(t->file, i);
-	__atomic_fetch_add(&lanes[0]->dropped, __atomic_exchange_n(&gpurec_missed, 0, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+	__atomic_fetch_add(&lanes[0]->dropped, gpurec_missed(), __ATOMIC_RELAXED);
 	gpurec_lane_take(t, lanes[0]);
 	gpurec_lanes_spare(lanes + 1, n - 1);
 	return n;

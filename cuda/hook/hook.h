@@ -176,6 +176,9 @@ void gpurec_lanes_spare(gpurec_lane *const *lanes, unsigned n);
 /* Whether t is still this thread's: false in a child forked since. */
 bool gpurec_still(struct thread *t);
 
+/* The events lost so far while the process had no lane at all; they are the caller's to count. */
+uint64_t gpurec_missed(void);
+
 /* A number unique in this process and its children so far. */
 uint64_t gpurec_unique(void);
 
@@ -183,8 +186,6 @@ uint64_t gpurec_unique(void);
 void *gpurec_keep(size_t bytes);
 
 /* ---- birth.c, lane.c ------------------------------------------------------ */
-
-extern uint64_t gpurec_missed; /* events lost while the process has no lane at all */
 
 bool gpurec_lane_birth(struct thread *t);
 void gpurec_lane_take(struct thread *t, gpurec_lane *lane); /* a spare one */

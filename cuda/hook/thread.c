@@ -41,6 +41,9 @@ static struct thread *table[GPUREC_MAX_LANES];
 static uint32_t taken[GPUREC_MAX_LANES];
 static gpurec_lane *spare[GPUREC_MAX_LANES]; /* the lane of a block that no thread has had */
 static uint32_t blocks; /* of table in use */
+static struct thread *parents[GPUREC_MAX_LANES]; /* blocks that are still to be unmapped */
+
+static uint64_t missed_here; /* where no page can be wiped */
 
 static uint64_t unique;
 
@@ -56,26 +59,35 @@ static void *map(size_t bytes)
 	return p == -1 ? NULL : (void *)p;
 }
 
-/* Everything a child has from its parent is forgotten. Blocks and lanes are
- * unmapped, so that a long-lived worker does not hold its parent's memory; the
- * one thread that a child has may still point to its block, which its
- * generation forbids it to use. */
-static void reset(void)
+/* Everything a child has from its parent is forgotten. */
+static void forget_parent(void)
 {
 	for (unsigned i = 0; i < GPUREC_MAX_LANES; i++) {
-		struct thread *t = table[i];
+		parents[i] = table[i];
 		table[i] = NULL;
 		spare[i] = NULL;
 		taken[i] = 0; /* set before there is a block, too */
+	}
+	blocks = 0;
+	missed_here = 0;
+	gpurec_lane_reset();
+}
+
+/* Blocks and lanes are unmapped, so that a long-lived worker does not hold its
+ * parent's memory; the one thread that a child has may still point to its block,
+ * which its generation forbids it to use. That takes milliseconds, for which the
+ * child's other threads need not wait. */
+static void unmap_parents(void)
+{
+	for (unsigned i = 0; i < GPUREC_MAX_LANES; i++) {
+		struct thread *t = parents[i];
+		parents[i] = NULL;
 		if (t == NULL)
 			continue;
 		if (t->file)
 			syscall(SYS_munmap, t->file, t->file_bytes);
 		syscall(SYS_munmap, t, sizeof *t);
 	}
-	blocks = 0;
-	gpurec_missed = 0;
-	gpurec_lane_reset();
 }
 
 /* The page has its generation before anyone can see it: the first events of a
@@ -129,9 +141,10 @@ static uint32_t generation(void)
 			syscall(SYS_sched_yield);
 		return g >= FIRST_GENERATION ? g : 0;
 	}
-	reset();
+	forget_parent();
 	g = FIRST_GENERATION + __atomic_fetch_add(&generations, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(page, g, __ATOMIC_RELEASE);
+	unmap_parents();
 	return g;
 }
 
@@ -267,11 +280,24 @@ static struct thread *mine(void)
 	return t;
 }
 
+/* Events lost while the process has no lane. In the page that the kernel wipes,
+ * so that a child begins with none and none of its own is ever forgotten. */
+static uint64_t *missed(void)
+{
+	uint32_t *page = __atomic_load_n(&wiped, __ATOMIC_ACQUIRE);
+	return page == NULL || page == &generation_here ? &missed_here : (uint64_t *)(page + 16);
+}
+
+uint64_t gpurec_missed(void) { return __atomic_exchange_n(missed(), 0, __ATOMIC_RELAXED); }
+
 /* Counts an event of a thread that has no lane, in any lane there is; before
- * there is one, for the first that will be. */
+ * there is one, for the first that will be. In a child that has not yet forgotten
+ * its parent, the table is not to be looked at. */
 static void miss(void)
 {
-	uint32_t n = __atomic_load_n(&blocks, __ATOMIC_ACQUIRE);
+	uint32_t *page = __atomic_load_n(&wiped, __ATOMIC_ACQUIRE);
+	bool ours = page != NULL && __atomic_load_n(page, __ATOMIC_ACQUIRE) == gpurec_tls.generation;
+	uint32_t n = ours ? __atomic_load_n(&blocks, __ATOMIC_ACQUIRE) : 0;
 	for (uint32_t i = 0; i < n && i < GPUREC_MAX_LANES; i++) {
 		struct thread *t = __atomic_load_n(&table[i], __ATOMIC_ACQUIRE);
 		gpurec_lane *lane = t ? __atomic_load_n(&t->lane, __ATOMIC_ACQUIRE) : NULL;
@@ -280,7 +306,7 @@ static void miss(void)
 			return;
 		}
 	}
-	__atomic_fetch_add(&gpurec_missed, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(missed(), 1, __ATOMIC_RELAXED);
 }
 
 /* A birth that failed is tried again at the first event 100 ms later. */
@@ -300,9 +326,8 @@ struct thread *gpurec_enter_slow(void)
 		return NULL;
 	if (gpurec_tls.depth > 0) {
 		/* In a signal's handler, or after a longjmp out of one: there may be half
-		 * an event in the ring. A child's parent's lanes are not its to count in. */
-		if (gpurec_tls.generation == __atomic_load_n(gpurec_generation, __ATOMIC_RELAXED))
-			miss();
+		 * an event in the ring. */
+		miss();
 		return NULL;
 	}
 	gpurec_tls.depth++;

@@ -279,6 +279,32 @@ static void forks(void)
 	mark_("after vfork");
 }
 
+static void *marks_at_once(void *unused)
+{
+	pthread_barrier_wait(&barrier);
+	mark_("child");
+	return unused;
+}
+
+/* A child's first events come from two threads at once, one of which has a crowd
+ * of its parent's lanes to forget. */
+static void forks_of_a_crowd(void)
+{
+	crowd();
+	for (int i = 0; i < 20; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			pthread_t t;
+			CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0 && pthread_create(&t, NULL, marks_at_once, NULL) == 0);
+			marks_at_once(NULL);
+			CHECK(pthread_join(t, NULL) == 0);
+			_exit(0);
+		}
+		int status;
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	}
+}
+
 /* ---- a full lane ----------------------------------------------------------------------- */
 
 static void full(void)
@@ -453,7 +479,7 @@ int main(int argc, char **argv)
 	} all[] = {
 		{"start", start}, {"pair", pair}, {"errno", errno_kept}, {"descriptors", no_descriptor_stays}, {"file-limit", file_limit},
 		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd}, {"file-limit-of-one", file_limit_of_one}, {"dawn", dawn}, {"stay", stay}, {"laps", laps},
-		{"forks", forks}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
+		{"forks", forks}, {"forks-of-a-crowd", forks_of_a_crowd}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
 		{"locations", locations}, {"contexts", contexts}, {"by-proc", by_proc}, {"never-returns", never_returns}, {"twice", twice},
 	};
 #define LOOK_UP(name) name##_ = (__typeof__(name##_))sym(RTLD_DEFAULT, "gpurec_" #name);
