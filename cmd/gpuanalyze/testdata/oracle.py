@@ -592,7 +592,10 @@ class Generator:
         apis = ["cuMemFree_v2", "cuMemFree_v2", "cuMemFreeHost", "cuArrayDestroy"]
         if p not in self.plain:
             apis += ["torch", "torch", "torch", "cupy", "cuMemFreeAsync"]
-        self.say("Free", **who, api=self.r.choice(apis), address=at, object=at)
+        api = self.r.choice(apis)
+        self.say("Free", **who, api=api, address=at, object=at)
+        if self.r.randrange(8) == 0:
+            self.say("FreeFailed", **who, api=api, address=at, object=at, status=1)
 
     def text(self, name: str, events: int) -> str:
         while len(self.lines) < events and len(self.gone) < 3:
