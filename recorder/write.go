@@ -104,7 +104,7 @@ func (w *write) size(index int) int64 {
 // killed recorder may lose. The longer the pause, the larger the batches: at
 // 50,000 events a second they need not be rewritten when the part closes.
 const (
-	flushEvery = 700 * time.Millisecond
+	flushEvery = 750 * time.Millisecond
 	flushFirst = 100 * time.Millisecond
 )
 
