@@ -176,15 +176,19 @@ func (p *process) api(d *format.Defs, e *format.Event) {
 	}
 }
 
-// taken counts an allocation, given its end.
-func (p *process) taken(a *Answer, al *live.Allocation, e *format.Event) {
+func (p *process) memoryOf(al *live.Allocation) *memory {
 	k := memoryKey{al.Layer, al.Class}
 	m := p.memory[k]
 	if m == nil {
 		m = &memory{}
 		p.memory[k] = m
 	}
-	m.take(al.Bytes())
+	return m
+}
+
+// taken counts an allocation, given its end.
+func (p *process) taken(a *Answer, al *live.Allocation, e *format.Event) {
+	p.memoryOf(al).take(al.Bytes())
 	if a.used(al) {
 		p.rate.take(al.Bytes(), e.Time, a.p.Since(e.Time))
 		l := a.line(p, al.Stack)
@@ -193,16 +197,17 @@ func (p *process) taken(a *Answer, al *live.Allocation, e *format.Event) {
 	}
 }
 
-func (p *process) given(a *Answer, al *live.Allocation, now format.Time) {
-	life := int64(max(now-al.Time, 0))
-	if m := p.memory[memoryKey{al.Layer, al.Class}]; m != nil {
-		m.lives[decade(life)].add(al.Bytes())
-	}
+func (p *process) given(a *Answer, al *live.Allocation, ph phase, now format.Time) given {
+	g := given{process: p, time: al.Time, address: al.Address, object: al.Object, bytes: al.Bytes(), life: int64(max(now-al.Time, 0))}
+	g.lived = &p.memoryOf(al).lives[decade(g.life)]
+	g.lived.add(g.bytes)
 	if a.used(al) {
-		l := a.line(p, al.Stack)
-		l.given++
-		l.life += float64(life)
+		g.line = a.line(p, al.Stack)
+		g.line.given++
+		g.line.life += float64(g.life)
+		g.use, g.held = p.kinds.given(ph, al, now)
 	}
+	return g
 }
 
 func sorted[K comparable, V any](m map[K]V, less func(a, b V) bool) []V {

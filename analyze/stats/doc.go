@@ -4,6 +4,7 @@
 //	stats.go   Answer: how it comes together
 //	counts.go  sizes, lifetimes, functions, lines
 //	pools.go   which pool allocations needed the driver
+//	recent.go  what was given back lately, and may have been refused
 //	kinds.go   weights, gradients, optimizer state, activations: inferred
 //	text.go    the Report as text
 //

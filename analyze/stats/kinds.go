@@ -127,10 +127,23 @@ type kinds struct {
 	touched   bool
 }
 
-// A use is one kind's. Bytes times nanoseconds need more than 64 bits.
+// A use is one kind's.
 type use struct {
 	count, bytes int64
-	high, low    uint64
+	held         product
+}
+
+// A product is bytes times nanoseconds, which need more than 64 bits.
+type product struct{ high, low uint64 }
+
+func (p *product) add(b product) {
+	low, carry := bits.Add64(p.low, b.low, 0)
+	p.high, p.low = p.high+b.high+carry, low
+}
+
+func (p *product) sub(b product) {
+	low, borrow := bits.Sub64(p.low, b.low, 0)
+	p.high, p.low = p.high-b.high-borrow, low
 }
 
 func (k *kinds) taken(ph phase, now format.Time) {
@@ -158,8 +171,9 @@ func (k *kinds) settle(at format.Time) {
 	k.touched = false
 }
 
-// given says what an allocation was for, when it is given back, or at the end.
-func (k *kinds) given(ph phase, al *live.Allocation, now format.Time) {
+// given says what an allocation was for, when it is given back, or at the end, and
+// what it adds there.
+func (k *kinds) given(ph phase, al *live.Allocation, now format.Time) (*use, product) {
 	stayed := al.Time < k.since
 	is := temporary
 	switch {
@@ -180,17 +194,16 @@ func (k *kinds) given(ph phase, al *live.Allocation, now format.Time) {
 	u.count++
 	u.bytes = analyze.Add(u.bytes, al.Bytes())
 	high, low := bits.Mul64(uint64(al.Bytes()), uint64(max(now-max(al.Time, k.first), 0)))
-	var carry uint64
-	u.low, carry = bits.Add64(u.low, low, 0)
-	u.high += high + carry
+	u.held.add(product{high, low})
+	return u, product{high, low}
 }
 
 // mean is the average of bytes live over a time.
 func (u *use) mean(over format.Time) int64 {
-	if over <= 0 || u.high >= uint64(over) {
+	if over <= 0 || u.held.high >= uint64(over) {
 		return 0
 	}
-	q, _ := bits.Div64(u.high, u.low, uint64(over))
+	q, _ := bits.Div64(u.held.high, u.held.low, uint64(over))
 	return int64(q)
 }
 

@@ -24,6 +24,7 @@ type Answer struct {
 	phases map[phaseKey]phase
 	names  map[format.StackID]string
 	spans  map[lane]span
+	recent recent
 	plain  []string
 }
 
@@ -102,6 +103,9 @@ func (a *Answer) begin(al *live.Allocation, e *format.Event) {
 		ph = a.phaseOf(phaseKey{path, al.Stack})
 		pr.kinds.change(ph, al.Bytes())
 	}
+	if e.Kind == format.FreeFailed {
+		a.recent.refused(pr, al)
+	}
 	if !a.p.In || e.Kind != format.Alloc {
 		return
 	}
@@ -117,30 +121,25 @@ func (a *Answer) end(al *live.Allocation, e *format.Event) {
 		return
 	}
 	pr := a.process(al.Process)
-	if a.p.In && e.Kind == format.ProcessEnd {
-		a.keep(pr, al, path, e.Time)
-	} else if a.p.In {
-		pr.given(a, al, e.Time)
+	ph := outside
+	if a.used(al) {
+		ph = a.phaseOf(phaseKey{path, al.Stack})
+		pr.kinds.change(ph, -al.Bytes())
 	}
-	if !a.used(al) {
-		return
-	}
-	ph := a.phaseOf(phaseKey{path, al.Stack})
-	pr.kinds.change(ph, -al.Bytes())
-	if a.p.In && e.Kind != format.ProcessEnd {
-		pr.kinds.given(ph, al, e.Time)
+	switch {
+	case !a.p.In:
+	case e.Kind == format.ProcessEnd:
+		a.keep(pr, al, ph, e.Time)
+	default:
+		a.recent.add(pr.given(a, al, ph, e.Time))
 	}
 }
 
 // keep counts what is live at the end.
-func (a *Answer) keep(pr *process, al *live.Allocation, path tree.Path, now format.Time) {
-	k := memoryKey{al.Layer, al.Class}
-	if pr.memory[k] == nil {
-		pr.memory[k] = &memory{}
-	}
-	pr.memory[k].kept.add(al.Bytes())
+func (a *Answer) keep(pr *process, al *live.Allocation, ph phase, now format.Time) {
+	pr.memoryOf(al).kept.add(al.Bytes())
 	if a.used(al) {
-		pr.kinds.given(a.phaseOf(phaseKey{path, al.Stack}), al, now)
+		pr.kinds.given(ph, al, now)
 	}
 }
 
@@ -173,7 +172,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 	end := p.End(0)
 	p.State.Each(func(al *live.Allocation) bool {
 		if al.Counted {
-			a.keep(a.process(al.Process), al, a.paths.End(al), end)
+			a.keep(a.process(al.Process), al, a.phaseOf(phaseKey{a.paths.End(al), al.Stack}), end)
 		}
 		return true
 	})

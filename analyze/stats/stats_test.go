@@ -96,18 +96,48 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// A refused free has given nothing back.
+// A refused free has given nothing back, in no table.
 func TestRefusedFree(t *testing.T) {
-	c := ask(t, formattest.Text(t, `
+	p := ask(t, formattest.Text(t, `
 process 1 pid=1
+frame 1 python a.py 1 forward
+stack 10 0 1
 part
-1000 Alloc thread=1 api=cuMemAlloc_v2 device=0 address=0x10 size=5
+1000 Alloc thread=1 api=cuMemAlloc_v2 device=0 address=0x10 size=5 stack=10
 1001 Free thread=1 api=cuMemFree_v2 address=0x10
 1002 FreeFailed thread=1 api=cuMemFree_v2 device=0 address=0x10 size=5 status=4
 1003 Free thread=1 api=cuMemFree_v2 address=0x10
-`), analyze.Query{}).Traces[0].Processes[0].APIs
-	if len(c) != 2 || c[1].Name != "cuMemFree_v2" || c[1].Given != 1 || c[1].Failed != 1 {
+`), analyze.Query{}).Traces[0].Processes[0]
+	if c := p.APIs; len(c) != 2 || c[1].Name != "cuMemFree_v2" || c[1].Given != 1 || c[1].Failed != 1 {
 		t.Errorf("%+v", c[1])
+	}
+	if l := p.Memory[0].Lifetimes; len(l) != 1 || l[0].Count != 1 || l[0].Bytes != 5 {
+		t.Errorf("lifetimes %+v", l[0])
+	}
+	if l := p.Lines[0]; l.Given != 1 || l.Lifetime != 3 {
+		t.Errorf("line %+v", l)
+	}
+	for _, k := range p.Kinds.Kinds {
+		if (k.Count == 1) != (k.Name == "temporary") || (k.Mean == 5) != (k.Name == "temporary") {
+			t.Errorf("kind %+v", k)
+		}
+	}
+}
+
+// What a window only gives back has lived.
+func TestGivenOnly(t *testing.T) {
+	from, err := analyze.ParseMoment("2us")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := ask(t, formattest.Text(t, `
+process 1 pid=1
+part
+1000 Alloc thread=1 api=torch device=0 address=0x10 size=5
+3000 Free thread=1 api=torch address=0x10
+`), analyze.Query{From: from}).Traces[0].Processes[0]
+	if m := p.Memory[0]; m.Count != 0 || len(m.Lifetimes) != 1 || m.Lifetimes[0].Bytes != 5 {
+		t.Errorf("%+v", m)
 	}
 }
 
