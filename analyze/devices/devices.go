@@ -18,7 +18,7 @@ type Report struct {
 // A Trace is what there is to say of one trace, in bytes and in nanoseconds
 // since the start of its recording.
 type Trace struct {
-	Trace   string      `json:"trace"`
+	Path    string      `json:"path"`
 	Source  string      `json:"source"` // of free bytes: nvml, acquired (total less acquired), none
 	From    int64       `json:"from_ns"`
 	To      int64       `json:"to_ns"`
@@ -365,7 +365,7 @@ func (a *replay) end(end format.Time) *Trace {
 	if from == always {
 		from = min(a.start(), a.first)
 	}
-	r := &Trace{Trace: a.p.Trace.Path(), Source: "none", From: a.p.Since(from), To: a.p.Since(end), Runs: a.runs, Devices: []DeviceRow{}}
+	r := &Trace{Path: a.p.Trace.Path(), Source: "none", From: a.p.Since(from), To: a.p.Since(end), Runs: a.runs, Devices: []DeviceRow{}}
 	if r.Runs == nil {
 		r.Runs = []RunRow{}
 	}

@@ -18,7 +18,7 @@ func (r *Report) WriteText(w io.Writer) error {
 			fmt.Fprintln(b)
 		}
 		if len(r.Traces) > 1 {
-			fmt.Fprintf(b, "%s\n\n", analyze.Line(t.Trace))
+			fmt.Fprintf(b, "%s\n\n", analyze.Line(t.Path))
 		}
 		t.writeText(b)
 	}

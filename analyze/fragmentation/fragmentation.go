@@ -282,7 +282,7 @@ func (a *Answer) show(s *state, at format.Time, free int64, spans []segments.Spa
 	}
 	row, _ := p.Defs.Process(s.Process)
 	dev, _ := p.Defs.Device(s.Device)
-	out := &Pool{Path: p.Trace.Path(), PID: row.PID, Command: row.Command, Device: s.Device, UUID: dev.UUID, Name: dev.Name, Time: p.Since(at), DeviceFree: free,
+	out := &Pool{Trace: p.Trace.Path(), PID: row.PID, Command: row.Command, Device: s.Device, UUID: dev.UUID, Name: dev.Name, Time: p.Since(at), DeviceFree: free,
 		Pins: []Pin{}, History: s.history.report(p, at)}
 	layout := segments.Build(spans, blocks)
 	sums := segments.Total(layout)

@@ -26,7 +26,7 @@ func ask(t *testing.T, tr *format.Trace, at At, q *analyze.Query) *Report {
 	}
 	r := a.Report(c)
 	for _, p := range r.Pools {
-		p.Path = "small.gpurec"
+		p.Trace = "small.gpurec"
 	}
 	return r
 }

@@ -15,7 +15,7 @@ type Report struct {
 // A Pool is one process's on one device, at a moment. Bytes that nobody knows
 // are -1; times are nanoseconds since the start.
 type Pool struct {
-	Path    string        `json:"path"`
+	Trace   string        `json:"trace"`
 	PID     int32         `json:"pid"`
 	Command string        `json:"command"`
 	Device  format.Device `json:"device"`

@@ -44,7 +44,7 @@ func (p *Pool) write(w io.Writer, at string, most int) {
 	case at == End.String():
 		when = ", at its end"
 	}
-	fmt.Fprintf(w, "%s  process %d on %s, at %s%s\n", analyze.Line(p.Path), p.PID, device, analyze.Seconds(p.Time), when)
+	fmt.Fprintf(w, "%s  process %d on %s, at %s%s\n", analyze.Line(p.Trace), p.PID, device, analyze.Seconds(p.Time), when)
 	row := func(depth int, name string, n int64, share bool, words ...string) {
 		s := ""
 		if share {
