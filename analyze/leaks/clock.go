@@ -24,7 +24,7 @@ type clock struct {
 	running bool // of time, begun at begin
 	begin   format.Time
 
-	name   format.NameID // of a scope
+	name   string // of a scope's turns
 	depth  int
 	open   map[format.ScopeID]int64 // its turns: allocations of the process before them
 	inside int64                    // allocations during turns that are over

@@ -60,7 +60,7 @@ type process struct {
 	id    format.ProcessID
 	time  clock
 	turns []*clock // of scopes, at most mostTurns
-	begun map[format.NameID]bool
+	begun map[string]bool
 	sites map[siteKey]*site
 	order []*site
 	last  *site
@@ -139,7 +139,7 @@ func (a *Answer) process(id format.ProcessID) *process {
 	}
 	pr := a.procs[id]
 	if pr == nil {
-		pr = &process{id: id, begun: map[format.NameID]bool{}, sites: map[siteKey]*site{}}
+		pr = &process{id: id, begun: map[string]bool{}, sites: map[siteKey]*site{}}
 		a.procs[id] = pr
 		a.order = append(a.order, pr)
 	}

@@ -18,24 +18,31 @@ func (a *Answer) turnBegins(p *analyze.Pass, e *format.Event) {
 	if !p.Matches(e, analyze.ByProcess|analyze.ByThread) {
 		return
 	}
-	pr := a.process(e.Process)
-	if a.opt.Per != "" {
-		if len(pr.turns) == 0 && p.Defs.Name(e.Name) == a.opt.Per {
-			pr.turns = append(pr.turns, newTurns(e.Name, 0))
-		}
-	} else if pr.begun[e.Name] {
-		pr.follow(e.Name, func() int { return depth(p.State, e.Parent) })
+	if a.opt.Per == "" && e.Note != 0 && analyze.LibraryDomain(p.Defs.Name(e.Note)) {
+		return
 	}
-	pr.begun[e.Name] = true
+	pr := a.process(e.Process)
+	name := p.Defs.Name(e.Name)
+	if name != a.opt.Per {
+		name = analyze.Turn(name)
+	}
+	if a.opt.Per != "" {
+		if len(pr.turns) == 0 && name == a.opt.Per {
+			pr.turns = append(pr.turns, newTurns(name, 0))
+		}
+	} else if pr.begun[name] {
+		pr.follow(name, func() int { return depth(p.State, e.Parent) })
+	}
+	pr.begun[name] = true
 	for _, c := range pr.turns {
-		if c.name == e.Name {
+		if c.name == name {
 			c.open[e.Scope] = pr.taken
 		}
 	}
 }
 
 // follow makes a clock of a scope, where it is none yet and there is room.
-func (pr *process) follow(name format.NameID, depth func() int) {
+func (pr *process) follow(name string, depth func() int) {
 	worst := 0
 	for i, c := range pr.turns {
 		if c.name == name {
@@ -54,7 +61,7 @@ func (pr *process) follow(name format.NameID, depth func() int) {
 	}
 }
 
-func newTurns(name format.NameID, depth int) *clock {
+func newTurns(name string, depth int) *clock {
 	return &clock{name: name, depth: depth, open: map[format.ScopeID]int64{}}
 }
 
@@ -135,7 +142,7 @@ func (a *Answer) growth(p *analyze.Pass, pr *process) Growth {
 	if c == &pr.time {
 		unit /= 1e9
 	} else {
-		g.Scope, g.Turns = p.Defs.Name(c.name), c.hand
+		g.Scope, g.Turns = c.name, c.hand
 	}
 	for _, s := range pr.order {
 		f := s.floors[place]

@@ -3,12 +3,13 @@ package oom
 import (
 	"sort"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
 )
 
-// What grew is looked for at the ends of steps: of the outermost scopes whose
-// name comes again. Without such scopes it is looked for every so many
+// What grew is looked for at the ends of steps: of the outermost scopes that come
+// again, see analyze.Turn, and are no library's. Without such scopes it is looked for every so many
 // allocations. Looks are thinned out as they become many, so that some 8 to 16
 // of them, evenly apart, reach back to the beginning:
 //
@@ -78,17 +79,20 @@ type steps struct {
 
 type stepKey struct {
 	depth  int
-	name   format.NameID
+	name   string // of its turns
 	thread uint32
 }
 
 func (a *Answer) stepped(sc *live.Scope) {
+	if sc.Domain != 0 && analyze.LibraryDomain(a.p.Defs.Name(sc.Domain)) {
+		return
+	}
 	st := a.steps[sc.Process]
 	if st == nil {
 		st = &steps{seen: map[stepKey]int64{}}
 		a.steps[sc.Process] = st
 	}
-	k := stepKey{name: sc.Name, thread: sc.Thread}
+	k := stepKey{name: analyze.Turn(a.p.Defs.Name(sc.Name)), thread: sc.Thread}
 	for id := sc.Parent; id != 0 && k.depth < mostScopes; k.depth++ {
 		parent := a.p.State.Scope(id)
 		if parent == nil {
@@ -126,7 +130,7 @@ func (a *Answer) growth(h *holding, process format.ProcessID) *Growth {
 	if len(snaps) < fewestLooks {
 		g.By, snaps = "allocations", h.byCount.snaps
 	} else if st := a.steps[process]; st != nil {
-		g.Scope = a.p.Defs.Name(st.is.name)
+		g.Scope = st.is.name
 	}
 	if len(snaps) < fewestLooks {
 		return nil

@@ -62,6 +62,48 @@ func TestCausesOnH200(t *testing.T) {
 	}
 }
 
+// More of them. Those of padding.py and views.py were written, with the right
+// answer, by somebody who had not seen this program: a document that pads a whole
+// batch, and views that keep the arrays they are of.
+func TestMoreCausesOnH200(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		cause   string // of the first failure; "" for none
+		outcome oom.Outcome
+		times   int64
+		retried int
+		says    []string
+	}{
+		{"padding", oom.HugeRequest, oom.Fatal, 1, 1, []string{"padding.py:95:compute_loss", "inside      step 20 > forward"}},
+		{"views", oom.GrowingMemory, oom.Fatal, 1, 0, []string{"+117.18 GiB", "views.py:41:standardise"}},
+		{"backward", oom.HugeRequest, oom.Fatal, 1, 0, []string{"[thread pt_autograd_0]"}},
+		{"ranks", oom.OtherProcess, oom.Open, 1, 0, []string{"pid 807"}},
+		{"caught", oom.LargerThanGPU, oom.Survived, 2, 0, nil},
+		{"expandable", "", "", 0, 0, []string{"never out of device memory"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r, page := oomOf(t, row.name)
+			formattest.Golden(t, "h200/oom."+row.name+".txt", []byte(page))
+			tr := r.Traces[0]
+			times := int64(0)
+			for _, f := range tr.Failures {
+				times += f.Count
+			}
+			if times != row.times || len(tr.Retried) != row.retried {
+				t.Fatalf("%d failures, %d retried", times, len(tr.Retried))
+			}
+			if times > 0 && (tr.Failures[0].Causes[0].ID != row.cause || tr.Failures[0].Outcome != row.outcome) {
+				t.Errorf("%s, %s", tr.Failures[0].Causes[0].ID, tr.Failures[0].Outcome)
+			}
+			for _, s := range row.says {
+				if !strings.Contains(page, s) {
+					t.Errorf("it does not say %q", s)
+				}
+			}
+		})
+	}
+}
+
 // What the frameworks' own messages said in the same runs is what the report
 // says, as exactly as they print it.
 func TestOOMMessagesOfH200(t *testing.T) {
