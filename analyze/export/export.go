@@ -5,6 +5,8 @@
 //	samples.go   NVML's samples and the measured scopes
 //	table.go     columns, rows and batches, for every format alike
 //	arrow.go, parquet.go   the sinks
+//	place.go    where an export grows until it is whole; File, for exports of one file
+//	stacks/     by stack: pprof, folded, speedscope
 //
 // A part of a trace can be read by these tools as it lies; an export is what
 // people want of it: texts in place of numbers, the wall clock beside the
@@ -22,7 +24,6 @@ package export
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,10 +49,9 @@ var Formats = []struct {
 // ends in the format's name it is a file with the events alone, else a directory
 // with one file for each table.
 type Exporter struct {
-	out     string
+	*place
 	format  string
 	single  bool
-	dir     string // beside out, renamed when whole
 	files   []*os.File
 	events  *writer[*eventRow]
 	samples *writer[*sampleRow]
@@ -70,16 +70,11 @@ func Create(out, format string) (*Exporter, error) {
 	if !known {
 		return nil, fmt.Errorf("%q: no such format", format)
 	}
-	if _, err := os.Lstat(out); err == nil {
-		return nil, fmt.Errorf("%s: it exists already; name another output or remove it", out)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("create %s: %w", out, cause(err))
+	where, err := newPlace(out)
+	if err != nil {
+		return nil, err
 	}
-	x := &Exporter{out: out, format: format, single: strings.HasSuffix(out, "."+format)}
-	var err error
-	if x.dir, err = os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+"-"); err != nil {
-		return nil, fmt.Errorf("create %s: %w", out, cause(err))
-	}
+	x := &Exporter{place: where, format: format, single: strings.HasSuffix(out, "."+format)}
 	x.events, err = open(x, "events", eventColumns)
 	if err == nil && !x.single {
 		if x.samples, err = open(x, "samples", sampleColumns); err == nil {
@@ -95,7 +90,7 @@ func Create(out, format string) (*Exporter, error) {
 
 func open[R any](x *Exporter, table string, cols []column[R]) (*writer[R], error) {
 	return newWriter(table, cols, func(b *batch) (sink, error) {
-		f, err := os.OpenFile(filepath.Join(x.dir, table+"."+x.format), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		f, err := x.create(table + "." + x.format)
 		if err != nil {
 			return nil, err
 		}
@@ -152,15 +147,19 @@ func name(path string) string {
 	return filepath.Base(path)
 }
 
-// Single reports whether the export is one file, of events alone.
-func (x *Exporter) Single() bool { return x.single }
+// A Count is how much there is of something in an export.
+type Count struct {
+	What string
+	N    int64
+}
 
-// Rows is how many events, samples and scopes were written.
-func (x *Exporter) Rows() (events, samples, scopes int64) {
-	if x.single {
-		return x.events.rows, 0, 0
+// Counts is how many rows were written of each table.
+func (x *Exporter) Counts() []Count {
+	n := []Count{{"events", x.events.rows}}
+	if !x.single {
+		n = append(n, Count{"samples", x.samples.rows}, Count{"scopes", x.scopes.rows})
 	}
-	return x.events.rows, x.samples.rows, x.scopes.rows
+	return n
 }
 
 // Close makes the export whole and gives it its name.
@@ -175,15 +174,12 @@ func (x *Exporter) Close() error {
 		}
 	}
 	x.files = nil
-	if err == nil && x.single {
-		err = os.Rename(filepath.Join(x.dir, "events."+x.format), x.out)
-	} else if err == nil {
-		if err = os.Chmod(x.dir, 0o755); err == nil {
-			err = os.Rename(x.dir, x.out)
-		}
-	}
-	if err == nil && !x.single {
-		x.dir = "" // it has its name now
+	switch {
+	case err != nil:
+	case x.single:
+		err = x.nameFile("events." + x.format)
+	default:
+		err = x.nameAll()
 	}
 	x.Abort()
 	if err != nil {
@@ -192,28 +188,11 @@ func (x *Exporter) Close() error {
 	return nil
 }
 
-// cause is what an error says beside a path: until an export is whole it has a
-// name that means nothing to anybody.
-func cause(err error) error {
-	var p *fs.PathError
-	var l *os.LinkError
-	switch {
-	case errors.As(err, &p):
-		return p.Err
-	case errors.As(err, &l):
-		return l.Err
-	}
-	return err
-}
-
 // Abort drops what is not whole. After Close it does nothing.
 func (x *Exporter) Abort() {
 	for _, f := range x.files {
 		f.Close()
 	}
 	x.files = nil
-	if x.dir != "" {
-		os.RemoveAll(x.dir)
-		x.dir = ""
-	}
+	x.clear()
 }

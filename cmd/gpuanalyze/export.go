@@ -8,94 +8,121 @@ import (
 	"strings"
 
 	"github.com/gpurec/gpurec/analyze"
-	"github.com/gpurec/gpurec/analyze/export"
+	"github.com/gpurec/gpurec/analyze/export/stacks"
 )
 
 func exportCommand() *command {
+	long := "\nFormats, by --to or by how OUT ends:\n"
+	for _, f := range exportFormats {
+		long += fmt.Sprintf("  %-11s %s\n", f.name, f.what)
+	}
 	return &command{
 		name:  "export",
-		args:  "TRACE... --to " + strings.Join(exportFormats(), "|") + " -o OUT",
-		short: "tables for pandas, polars, DuckDB: events, samples, scopes, all joined",
-		long: `
-OUT is a new directory with events, samples and scopes, or the events alone when
-it ends in the format's name. Several traces go into the same tables, with the
-trace's name as a column. Every event has its time on the wall clock and since
-the start, words in place of numbers, file, line and function of its innermost
-frame and the whole stack, its scope's path, process, command and device, and
-what was live after it. Nothing is null: unknown is -1, 0 or the empty text.
+		args:  "TRACE... --to " + strings.Join(exportNames(), "|") + " -o OUT",
+		short: "out to other tools: tables, profiles, flame graphs",
+		long: long + `
+Tables: OUT is a new directory with events, samples and scopes, or the events
+alone when it ends in the format's name. Several traces go into the same tables,
+with the trace's name as a column. Every event has its time on the wall clock and
+since the start, words in place of numbers, file, line and function of its
+innermost frame and the whole stack, its scope's path, process, command and
+device, and what was live after it. Nothing is null: unknown is -1, 0 or the
+empty text.
 
-The window's end is --until here, because --to is the format.`,
+Bytes by stack: ` + strings.Join(stacks.Values(), ", ") + `. Without "acquired" they
+are used bytes. peak is when the used bytes of a device were highest, as lines
+--at peak has it; inuse is live at the end, or at --until; alloc is what was
+taken, without failed attempts. pprof labels each stack with device, pid, rank and
+trace, for -tagfocus; folded has one of the values, speedscope all.
+
+The window's end is --until here, because --to is the format. A file may go to
+stdout: -o -`,
 		examples: []string{
 			"gpuanalyze export train.gpurec -o train.parquet",
 			"gpuanalyze export rank0.gpurec rank1.gpurec --to arrow -o job",
+			"gpuanalyze export train.gpurec -o train.pb.gz",
+			"gpuanalyze export train.gpurec --to folded --value alloc_space -o -",
 		},
 		run: runExport,
 	}
 }
 
-func exportFormats() (names []string) {
-	for _, f := range export.Formats {
-		names = append(names, f.Name)
-	}
-	return names
-}
-
 func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	a := newAnalysisUntil(exportCommand(), stdout, "until")
-	out := a.StringP("output", "o", "", "`OUT`, which must not exist")
-	to := a.String("to", "", "`"+strings.Join(exportFormats(), "|")+"`; without it the ending of OUT says")
+	o := exportOptions{stdout: stdout}
+	a.StringVarP(&o.out, "output", "o", "", "`OUT`, which must not exist; - is stdout, where it is one file")
+	a.StringVar(&o.format, "to", "", "`FORMAT`; without it the ending of OUT says")
+	value := a.String("value", stacks.PeakSpace.String(), "of folded: the `VALUE` of each stack")
 	q, traces, err := a.query(args)
 	if err != nil {
 		return err
 	}
-	if *out == "" {
-		return usagef("-o OUT is missing")
-	}
-	if *to == "" {
-		*to = strings.TrimPrefix(filepath.Ext(*out), ".")
-	}
-	known := false
-	for _, name := range exportFormats() {
-		known = known || name == *to
-	}
-	if !known {
-		return usagef("--to %q: it is %s", *to, strings.Join(exportFormats(), " or "))
-	}
-	for _, name := range exportFormats() {
-		if name != *to && strings.HasSuffix(*out, "."+name) {
-			return usagef("--to %s and -o %s disagree", *to, *out)
-		}
-	}
-	x, err := export.Create(*out, *to)
+	f, err := o.choose()
 	if err != nil {
 		return err
 	}
-	defer x.Abort()
-	c, err := a.answer(ctx, stderr, traces, q, x)
+	if o.value, err = stacks.ParseValue(*value); err != nil {
+		return usagef("--value %v", err)
+	}
+	if a.Changed("value") && f.name != "folded" {
+		return usagef("--value is for --to folded: %s has them all", f.name)
+	}
+	if a.json && o.out == "-" {
+		return usagef("--json and -o - both want stdout")
+	}
+	m, err := f.create(&o)
 	if err != nil {
 		return err
 	}
-	if err := x.Close(); err != nil {
+	c, err := m.run(ctx, a, stderr, q, traces)
+	if err != nil {
 		return err
 	}
-	events, samples, scopes := x.Rows()
+	counts := m.counts()
 	if a.json {
+		rows := map[string]int64{}
+		for _, n := range counts {
+			rows[n.What] = n.N
+		}
 		err := writeJSON(stdout, struct {
 			Completeness *analyze.Completeness `json:"completeness"`
 			Output       string                `json:"output"`
-			Events       int64                 `json:"events"`
-			Samples      int64                 `json:"samples"`
-			Scopes       int64                 `json:"scopes"`
-		}{c, *out, events, samples, scopes})
+			Rows         map[string]int64      `json:"rows"`
+		}{c, o.out, rows})
 		if err != nil {
 			return fmt.Errorf("write what was exported: %w", err)
 		}
 	} else if !a.quiet {
-		fmt.Fprintf(stderr, "%s: %d events", analyze.Line(*out), events)
-		if !x.Single() {
-			fmt.Fprintf(stderr, ", %d samples, %d scopes", samples, scopes)
+		var said []string
+		for _, n := range counts {
+			said = append(said, fmt.Sprintf("%d %s", n.N, n.What))
 		}
-		fmt.Fprintln(stderr)
+		fmt.Fprintf(stderr, "%s: %s\n", analyze.Line(o.out), strings.Join(said, ", "))
 	}
 	return a.conclude(stderr, c)
+}
+
+// choose is the format that was asked for.
+func (o *exportOptions) choose() (*exportFormat, error) {
+	if o.out == "" {
+		return nil, usagef("-o OUT is missing")
+	}
+	ending := exportFormatOf(o.out)
+	if o.format == "" && ending != nil {
+		o.format = ending.name
+	}
+	if o.format == "" {
+		o.format = strings.TrimPrefix(filepath.Ext(o.out), ".")
+	}
+	f := exportFormatNamed(o.format)
+	if f == nil {
+		return nil, usagef("--to %q: it is %s", o.format, strings.Join(exportNames(), ", "))
+	}
+	if ending != nil && ending != f {
+		return nil, usagef("--to %s and -o %s disagree", o.format, o.out)
+	}
+	if o.out == "-" && f.tables {
+		return nil, usagef("--to %s is a directory of tables: it needs a name", o.format)
+	}
+	return f, nil
 }
