@@ -2,7 +2,10 @@ package cuda
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
+
+	"github.com/gpurec/gpurec/format"
 )
 
 func interrupted(t *testing.T, e Environment, word string) ([]*lane, string) {
@@ -39,5 +42,25 @@ func TestCancelled(t *testing.T) {
 	}
 	if n := len(all(lanes)); n < 1000 {
 		t.Errorf("%d events", n)
+	}
+}
+
+// A kernel that wipes no page on fork, such as gVisor's: children are told by
+// their pid. Their first events come from two threads at once.
+func TestForkUnwiped(t *testing.T) {
+	dir := t.TempDir()
+	if err := compile(libraries[0], dir, []string{"-Werror", "-DWIPE_ON_FORK=1800"}); err != nil {
+		t.Fatal(err)
+	}
+	p := program{env: []string{"LD_PRELOAD=" + filepath.Join(dir, HookName)}}
+	lanes, _ := guest(t, newReceiver(t), p, "start", "stay", "forks-of-a-crowd")
+	var got uint64
+	for _, l := range lanes {
+		if l.hello.PID != lanes[0].hello.PID {
+			got += uint64(count(l.events(), format.Mark)) + l.dropped
+		}
+	}
+	if want := uint64(1 + 20*2); got != want {
+		t.Errorf("%d recorded or counted of %d", got, want)
 	}
 }

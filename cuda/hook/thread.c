@@ -28,6 +28,10 @@ __thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), visibil
 
 #define RETRY_NS 100000000ull
 
+#ifndef WIPE_ON_FORK
+#define WIPE_ON_FORK 18 /* MADV_WIPEONFORK; a test makes it what no kernel knows */
+#endif
+
 enum { NONE = 0, CHANGING = 1, FIRST_GENERATION = 2 };
 
 static uint32_t *wiped;       /* the page; NULL before the first event */
@@ -98,7 +102,7 @@ static bool make_page(void)
 	if (page == NULL)
 		return false;
 	uint32_t first = FIRST_GENERATION + __atomic_fetch_add(&generations, 1, __ATOMIC_RELAXED);
-	if (syscall(SYS_madvise, page, 4096, 18 /* MADV_WIPEONFORK */) != 0) {
+	if (syscall(SYS_madvise, page, 4096, WIPE_ON_FORK) != 0) {
 		syscall(SYS_munmap, page, 4096);
 		page = &generation_here;
 		__atomic_store_n(&pid_here, (int32_t)syscall(SYS_getpid), __ATOMIC_RELAXED);
@@ -124,11 +128,11 @@ static uint32_t generation(void)
 		page = __atomic_load_n(&wiped, __ATOMIC_ACQUIRE);
 	}
 	if (unlikely(page == &generation_here)) {
-		int32_t pid = (int32_t)syscall(SYS_getpid);
-		if (__atomic_load_n(&pid_here, __ATOMIC_RELAXED) != pid) {
-			__atomic_store_n(&pid_here, pid, __ATOMIC_RELAXED);
-			__atomic_store_n(page, NONE, __ATOMIC_RELEASE);
-		}
+		/* Loaded before the pid, which is stored before it: another thread's new
+		 * generation is not mistaken for the parent's. */
+		uint32_t old = __atomic_load_n(page, __ATOMIC_ACQUIRE);
+		if (old >= FIRST_GENERATION && __atomic_load_n(&pid_here, __ATOMIC_RELAXED) != (int32_t)syscall(SYS_getpid))
+			__atomic_compare_exchange_n(page, &old, NONE, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 	}
 	uint32_t g = __atomic_load_n(page, __ATOMIC_ACQUIRE);
 	if (likely(g >= FIRST_GENERATION))
@@ -142,6 +146,7 @@ static uint32_t generation(void)
 		return g >= FIRST_GENERATION ? g : 0;
 	}
 	forget_parent();
+	__atomic_store_n(&pid_here, (int32_t)syscall(SYS_getpid), __ATOMIC_RELAXED);
 	g = FIRST_GENERATION + __atomic_fetch_add(&generations, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(page, g, __ATOMIC_RELEASE);
 	unmap_parents();
