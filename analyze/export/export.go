@@ -4,7 +4,7 @@
 //	events.go    the events table, with all it refers to joined
 //	samples.go   NVML's samples and the measured scopes
 //	table.go     columns, rows and batches, for every format alike
-//	arrow.go, parquet.go   the sinks
+//	arrow.go, parquet.go, csv.go, jsonl.go   the sinks
 //	place.go    where an export grows until it is whole; File, for exports of one file
 //	stacks/     by stack: pprof, folded, speedscope
 //
@@ -43,6 +43,8 @@ var Formats = []struct {
 }{
 	{"arrow", func(f *os.File, b *batch) (sink, error) { return openArrow(f, b) }},
 	{"parquet", func(f *os.File, b *batch) (sink, error) { return openParquet(f, b) }},
+	{"csv", func(f *os.File, b *batch) (sink, error) { return openCSV(f, b) }},
+	{"jsonl", func(f *os.File, b *batch) (sink, error) { return openJSONL(f, b) }},
 }
 
 // An Exporter writes one export of the traces that a pass feeds it. Where out

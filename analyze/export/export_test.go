@@ -64,6 +64,8 @@ var readers = map[string]func(*testing.T, string) sheet{
 		return s
 	},
 	"parquet": readParquet,
+	"csv":     readCSV,
+	"jsonl":   readJSONL,
 }
 
 func readArrow(t *testing.T, path string) (sheet, *arrow.Schema) {

@@ -2,15 +2,11 @@ package export
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v15/parquet"
 	"github.com/apache/arrow/go/v15/parquet/file"
-
-	"github.com/gpurec/gpurec/analyze"
-	"github.com/gpurec/gpurec/format/formattest"
 )
 
 func readParquet(t *testing.T, path string) sheet {
@@ -85,30 +81,4 @@ func readParquet(t *testing.T, path string) sheet {
 		}
 	}
 	return s
-}
-
-func TestParquetEqualsArrow(t *testing.T) {
-	tr, other := formattest.Text(t, twoProcesses), formattest.Text(t, twoProcesses)
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "a"), "arrow", analyze.Query{}, tr, other)
-	write(t, filepath.Join(dir, "p"), "parquet", analyze.Query{}, tr, other)
-	for _, table := range []struct {
-		name string
-		rows int
-		cols int
-	}{{"events", 20, len(eventColumns)}, {"samples", 4, len(sampleColumns)}, {"scopes", 4, len(scopeColumns)}} {
-		a, schema := readArrow(t, filepath.Join(dir, "a", table.name+".arrow"))
-		p := readParquet(t, filepath.Join(dir, "p", table.name+".parquet"))
-		if len(a) != table.cols || len(p) != table.cols {
-			t.Errorf("%s: %d and %d columns, want %d", table.name, len(a), len(p), table.cols)
-		}
-		for name, col := range a {
-			if len(col) != table.rows || fmt.Sprint(col) != fmt.Sprint(p[name]) {
-				t.Errorf("%s.%s: arrow %v, parquet %v, want %d rows", table.name, name, col, p[name], table.rows)
-			}
-		}
-		if i := schema.Metadata().FindKey("gpurec.units"); i < 0 || schema.Metadata().Values()[i] != units {
-			t.Errorf("%s: units are not in the schema: %v", table.name, schema.Metadata())
-		}
-	}
 }
