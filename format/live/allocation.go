@@ -59,6 +59,11 @@ func (s *State) counts(e *format.Event) bool {
 
 // insert makes row live, because of e.
 func (s *State) insert(p *Process, row, e *format.Event) int32 {
+	return s.insertCounted(p, row, e, s.counts(row))
+}
+
+// insertCounted is insert of what is known to stand in sums, or not to.
+func (s *State) insertCounted(p *Process, row, e *format.Event, counted bool) int32 {
 	k := keyOf(row)
 	at, old := s.index.find(k)
 	if old != none {
@@ -77,7 +82,7 @@ func (s *State) insert(p *Process, row, e *format.Event) int32 {
 		s.seesPool(p)
 	}
 	a.Event = *row
-	a.Counted, a.refs, a.maps, a.generation, a.epoch, a.dead = s.counts(row), 1, 0, s.generation, s.epoch, false
+	a.Counted, a.refs, a.maps, a.generation, a.epoch, a.dead = counted, 1, 0, s.generation, s.epoch, false
 	if row.Kind == format.Import {
 		a.Class = format.ClassImported
 	}
@@ -251,13 +256,14 @@ func (s *State) freeFailed(e *format.Event) {
 	}
 }
 
-// restore puts back an allocation that had ended, with its own time.
+// restore puts back an allocation that had ended, with its own time. Whether it
+// counts was asked when it began: State.Count may look at what was open then.
 func (s *State) restore(p *Process, g *Allocation, e *format.Event) int32 {
 	row := g.Event
 	if _, live := s.index.get(keyOf(&row)); live {
 		return none
 	}
-	i := s.insert(p, &row, e)
+	i := s.insertCounted(p, &row, e, g.Counted)
 	s.allocs[i].refs = g.refs
 	if g.generation != 0 {
 		s.allocs[i].generation = g.generation // its mappings know it by this

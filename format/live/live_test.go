@@ -344,6 +344,27 @@ func TestCountFilter(t *testing.T) {
 	}
 }
 
+// What counted counts again when its free is refused, whatever a filter would
+// say of it by then: the scope it was taken in may have ended.
+func TestCountOfRefused(t *testing.T) {
+	s := New()
+	open := true
+	s.Count = func(*format.Event) bool { return open }
+	alloc, free := ev(format.Alloc, format.APIMemAlloc, at(1), size(8)), ev(format.Free, format.APIMemFree, at(1))
+	play(s, alloc)
+	open = false
+	play(s, ev(format.Alloc, format.APIMemAlloc, at(2), size(90)))
+	play(s, free, ev(format.FreeFailed, format.APIMemFree, at(1)))
+	if now := s.Process(1).Acquired().Now; now != 8 {
+		t.Errorf("%d bytes", now)
+	}
+	open = true
+	play(s, ev(format.Free, format.APIMemFree, at(2)), ev(format.FreeFailed, format.APIMemFree, at(2)))
+	if now := s.Process(1).Acquired().Now; now != 8 {
+		t.Errorf("%d bytes", now)
+	}
+}
+
 func TestTrackerDropsDeadGroups(t *testing.T) {
 	var tr tracker
 	tr.move(1<<20, 0, false)
