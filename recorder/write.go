@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,12 @@ func newPage() *page { return &page{events: make([]format.Event, 0, pageRows+256
 
 func (p *page) empty() bool {
 	return len(p.events)+len(p.samples)+len(p.checkpoint)+len(p.frames)+len(p.stacks)+len(p.names)+len(p.processes)+len(p.devices) == 0
+}
+
+// fromLane reports whether there is an event that the recorder did not make: the
+// begin of a process comes in a page before those of its first event.
+func (p *page) fromLane() bool {
+	return slices.ContainsFunc(p.events, func(e format.Event) bool { return e.Seq != 0 })
 }
 
 func (p *page) reset() {
@@ -105,7 +112,7 @@ func (w *write) size(index int) int64 {
 // 50,000 events a second they need not be rewritten when the part closes.
 const (
 	flushEvery = 750 * time.Millisecond
-	flushFirst = 100 * time.Millisecond
+	flushFirst = 20 * time.Millisecond // after the first page that has an event of a lane, itself handEvery old
 )
 
 func (w *write) run() {
@@ -118,9 +125,9 @@ func (w *write) run() {
 			if !ok {
 				return
 			}
-			flushes, events := w.w.Flushes(), len(p.events)
+			flushes, first := w.w.Flushes(), !w.soon && p.fromLane()
 			w.page(p)
-			w.arrange(w.w.Flushes() != flushes, events > 0)
+			w.arrange(w.w.Flushes() != flushes, first)
 		case <-w.due.C:
 			w.waiting = false
 			if w.err == nil {
@@ -142,9 +149,9 @@ func (w *write) learn(f func(*format.Meta)) { w.learned <- f }
 
 // arrange sets the time of the next flush by the oldest row that is not on the
 // disk: after a flush it is of the latest page.
-func (w *write) arrange(flushed, events bool) {
+func (w *write) arrange(flushed, first bool) {
 	switch {
-	case events && !w.soon:
+	case first:
 		w.soon = true
 		w.due.Reset(min(flushFirst, w.s.opt.flushEvery))
 	case flushed || !w.waiting:
