@@ -70,6 +70,7 @@ test-python:
 # Parts as they lie, and exports, in the tools that people open them with.
 test-interop: build $(VENV)/ok
 	$(VENV)/bin/python analyze/export/interop/test_interop.py bin/gpuanalyze
+	$(VENV)/bin/python analyze/export/interop/test_duckdb.py bin/gpuanalyze
 
 # The evidence from the H200 again: an independent fold in Python against the
 # numbers that PyTorch, CuPy and the driver printed in the same runs.

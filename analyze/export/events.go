@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
 )
@@ -34,6 +35,7 @@ type eventRow struct {
 // eventColumns is the events table: a row for each event.
 var eventColumns = []column[*eventRow]{
 	{name: "trace", typ: text, doc: "the trace's name", str: func(r *eventRow) string { return r.t.name }},
+	{name: "row", typ: i64, doc: "number of the event in its trace, checkpoint rows counted: the order of effect", num: func(r *eventRow) int64 { return r.t.pass.Event }},
 	{name: "timestamp", typ: instant, doc: "moment of effect, wall clock", num: func(r *eventRow) int64 { return r.t.wall(r.Time) }},
 	{name: "time_ns", typ: i64, doc: "moment of effect, since the start of the recording", num: func(r *eventRow) int64 { return r.t.since(r.Time) }},
 	{name: "duration_ns", typ: i64, doc: "of the call; -1 where the source reports once", num: func(r *eventRow) int64 { return r.Duration }},
@@ -41,6 +43,7 @@ var eventColumns = []column[*eventRow]{
 	{name: "layer", typ: text, doc: "driver, pool or host", str: func(r *eventRow) string { return r.Layer.String() }},
 	{name: "class", typ: text, doc: "kind of memory", str: func(r *eventRow) string { return r.Class.String() }},
 	{name: "api", typ: text, doc: "function or source that caused it", str: func(r *eventRow) string { return r.t.defs.API(r.API) }},
+	{name: "process", typ: u32, doc: "number in the trace: pids are used again", num: func(r *eventRow) int64 { return int64(r.Process) }},
 	{name: "pid", typ: i32, doc: "process id", num: func(r *eventRow) int64 { return int64(r.process.PID) }},
 	{name: "thread", typ: u32, doc: "thread id of the operating system", num: func(r *eventRow) int64 { return int64(r.Thread) }},
 	{name: "device", typ: i16, doc: "index in the trace, -1 for none; of what is given back, where it was taken", num: (*eventRow).deviceIndex},
@@ -155,14 +158,12 @@ func (x *Exporter) Event(p *analyze.Pass, e *format.Event) error {
 	case format.ScopeBegin, format.LiveScope:
 		t.openScope(e)
 	}
+	t.follow(e)
 	if e.Kind.Checkpoint() && !(r.news && (p.In || p.Whole())) || !e.Kind.Checkpoint() && !p.In {
 		return nil
 	}
 	r.Event, r.t = e, t
-	r.process, r.frame, r.stack = format.Process{Rank: format.Unknown}, format.Frame{}, ""
-	if p, ok := t.defs.Process(e.Process); ok {
-		r.process = p
-	}
+	r.process, r.frame, r.stack = t.process(e.Process), format.Frame{}, ""
 	r.device = format.DeviceRow{}
 	r.used, r.acquired, r.deviceUsed, r.deviceAcquired = 0, 0, format.Unknown, format.Unknown
 	if p := t.state.Process(e.Process); p != nil {
@@ -189,6 +190,17 @@ func (x *Exporter) Event(p *analyze.Pass, e *format.Event) error {
 	}
 	r.path = t.scopes[e.Scope]
 	return x.events.add(r)
+}
+
+// follow keeps what other tables need of every event.
+func (t *trace) follow(e *format.Event) {
+	t.settle()
+	if !e.Kind.Checkpoint() {
+		t.last = max(t.last, e.Time)
+	}
+	if t.pass.In || e.Kind != format.AllocFailed {
+		t.refusals.Event(e)
+	}
 }
 
 // device returns the fold's sums of a device, nil before its first allocation.
@@ -236,6 +248,8 @@ type stackTexts struct {
 type stackText struct {
 	text  string
 	frame format.Frame // innermost
+	site  string       // innermost line
+	own   string       // of the program's own code
 }
 
 const maxStackBytes = 64 << 20
@@ -263,10 +277,12 @@ func (s *stackTexts) of(id format.StackID) stackText {
 		t.frame = frame
 	}
 	t.text = s.b.String()
+	t.site, _ = tree.NameOf(tree.ByLine, id, s.defs)
+	t.own, _ = tree.NameOf(tree.ByOwnLine, id, s.defs)
 	if s.kept == nil || s.bytes > maxStackBytes {
 		s.kept, s.bytes = map[format.StackID]stackText{}, 0
 	}
 	s.kept[id] = t
-	s.bytes += len(t.text) + 200
+	s.bytes += len(t.text) + len(t.site) + len(t.own) + 200
 	return t
 }

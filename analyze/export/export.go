@@ -2,9 +2,13 @@
 //
 //	export.go    Exporter: what to write where, one trace after the other
 //	events.go    the events table, with all it refers to joined
+//	allocations.go  every allocation with its begin and end
 //	samples.go   NVML's samples and the measured scopes
+//	failures.go  requests that were refused
+//	who.go       the traces, processes and devices
 //	table.go     columns, rows and batches, for every format alike
 //	arrow.go, parquet.go, csv.go, jsonl.go   the sinks
+//	duckdb.go    Parquet with the SQL that loads it and answers
 //	place.go    where an export grows until it is whole; File, for exports of one file
 //	stacks/     by stack: pprof, folded, speedscope
 //
@@ -47,52 +51,80 @@ var Formats = []struct {
 	{"jsonl", func(f *os.File, b *batch) (sink, error) { return openJSONL(f, b) }},
 }
 
+// DuckDB is a directory of Parquet files and the SQL that loads them.
+const DuckDB = "duckdb"
+
 // An Exporter writes one export of the traces that a pass feeds it. Where out
 // ends in the format's name it is a file with the events alone, else a directory
 // with one file for each table.
 type Exporter struct {
 	*place
-	format  string
-	single  bool
-	files   []*os.File
-	events  *writer[*eventRow]
-	samples *writer[*sampleRow]
-	scopes  *writer[*scopeRow]
+	format string // of the files
+	single bool
+	sql    bool
+	files  []*os.File
+	tables []table
+
+	events      *writer[*eventRow]
+	allocations *writer[*allocationRow] // nil, as all below, where it is single
+	samples     *writer[*sampleRow]
+	scopes      *writer[*scopeRow]
+	failures    *writer[*failureRow]
+	devices     *writer[*deviceRow]
+	processes   *writer[*processRow]
+	traces      *writer[*traceRow]
 
 	t   *trace
 	row eventRow
 }
 
-// Create begins an export in the named format.
+// Create begins an export in the named format, or for DuckDB.
 func Create(out, format string) (*Exporter, error) {
+	x := &Exporter{format: format, sql: format == DuckDB, single: strings.HasSuffix(out, "."+format)}
+	if x.sql {
+		x.format, x.single = "parquet", false
+	}
 	known := false
 	for _, f := range Formats {
-		known = known || f.Name == format
+		known = known || f.Name == x.format
 	}
 	if !known {
 		return nil, fmt.Errorf("%q: no such format", format)
 	}
-	where, err := newPlace(out)
-	if err != nil {
+	var err error
+	if x.place, err = newPlace(out); err != nil {
 		return nil, err
 	}
-	x := &Exporter{place: where, format: format, single: strings.HasSuffix(out, "."+format)}
-	x.events, err = open(x, "events", eventColumns)
-	if err == nil && !x.single {
-		if x.samples, err = open(x, "samples", sampleColumns); err == nil {
-			x.scopes, err = open(x, "scopes", scopeColumns)
-		}
-	}
-	if err != nil {
+	if err = x.open(); err != nil {
 		x.Abort()
 		return nil, fmt.Errorf("create %s: %w", out, cause(err))
 	}
 	return x, nil
 }
 
-func open[R any](x *Exporter, table string, cols []column[R]) (*writer[R], error) {
-	return newWriter(table, cols, func(b *batch) (sink, error) {
-		f, err := x.create(table + "." + x.format)
+// open makes the tables, in the order in which they are counted.
+func (x *Exporter) open() (err error) {
+	x.events = add(x, "events", eventColumns, &err)
+	if x.single {
+		return err
+	}
+	x.samples = add(x, "samples", sampleColumns, &err)
+	x.scopes = add(x, "scopes", scopeColumns, &err)
+	x.allocations = add(x, "allocations", allocationColumns, &err)
+	x.failures = add(x, "failures", failureColumns, &err)
+	x.devices = add(x, "devices", deviceColumns, &err)
+	x.processes = add(x, "processes", processColumns, &err)
+	x.traces = add(x, "traces", traceColumns, &err)
+	return err
+}
+
+// add makes a table, if err is nil still.
+func add[R any](x *Exporter, name string, cols []column[R], err *error) *writer[R] {
+	if *err != nil {
+		return nil
+	}
+	w, e := newWriter(name, cols, func(b *batch) (sink, error) {
+		f, err := x.create(name + "." + x.format)
 		if err != nil {
 			return nil, err
 		}
@@ -104,6 +136,9 @@ func open[R any](x *Exporter, table string, cols []column[R]) (*writer[R], error
 		}
 		return nil, fmt.Errorf("no format %q", x.format)
 	})
+	*err = e
+	x.tables = append(x.tables, w)
+	return w
 }
 
 // A trace is what rows need of the trace they come from.
@@ -117,7 +152,11 @@ type trace struct {
 	stacks  stackTexts
 	devices map[format.Device]*live.Device
 	scopes  map[format.ScopeID]string // paths of open ones
+	last    format.Time               // the latest of all events and samples
 	failed  error
+
+	lives    lives
+	refusals live.Refusals
 }
 
 func (t *trace) wall(at format.Time) int64  { return t.start + int64(at-t.mono) }
@@ -132,12 +171,24 @@ func (x *Exporter) Needs() analyze.Needs {
 func (x *Exporter) Begin(p *analyze.Pass) error {
 	m := p.Trace.Meta()
 	x.t = &trace{pass: p, name: name(p.Trace.Path()), mono: m.Monotonic, defs: p.Defs, state: p.State,
-		scopes: map[format.ScopeID]string{}, devices: map[format.Device]*live.Device{}}
+		scopes: map[format.ScopeID]string{}, devices: map[format.Device]*live.Device{},
+		last: m.Monotonic, lives: lives{begun: map[allocationKey]life{}}}
 	if !m.Start.IsZero() { // a text twin need not say when it was
 		x.t.start = m.Start.UnixNano()
 	}
 	x.t.stacks.defs = p.Defs
-	p.State.OnBegin, p.State.OnEnd, p.State.OnScopeEnd = x.allocationBegan, x.allocationEnded, x.scopeEnded
+	p.State.OnScopeEnd = x.scopeEnded
+	p.State.OnBegin = func(a *live.Allocation, e *format.Event) {
+		x.allocationBegan(a, e)
+		x.began(a, e)
+	}
+	p.State.OnEnd = func(a *live.Allocation, e *format.Event) {
+		x.allocationEnded(a, e)
+		x.allocation(a, moment{p.Event, e.Time}, e.Kind.String())
+	}
+	if !x.single {
+		x.follow(x.t)
+	}
 	return nil
 }
 
@@ -156,19 +207,21 @@ type Count struct {
 }
 
 // Counts is how many rows were written of each table.
-func (x *Exporter) Counts() []Count {
-	n := []Count{{"events", x.events.rows}}
-	if !x.single {
-		n = append(n, Count{"samples", x.samples.rows}, Count{"scopes", x.scopes.rows})
+func (x *Exporter) Counts() (n []Count) {
+	for _, t := range x.tables {
+		n = append(n, Count{t.shape().table, t.count()})
 	}
 	return n
 }
 
 // Close makes the export whole and gives it its name.
 func (x *Exporter) Close() error {
-	err := x.events.close()
-	if !x.single {
-		err = errors.Join(err, x.samples.close(), x.scopes.close())
+	var err error
+	for _, t := range x.tables {
+		err = errors.Join(err, t.close())
+	}
+	if x.sql && err == nil {
+		err = x.writeSQL()
 	}
 	for _, f := range x.files {
 		if e := f.Close(); e != nil && !errors.Is(e, os.ErrClosed) { // Parquet's writer closes its file

@@ -27,12 +27,14 @@ var sampleColumns = []column[*sampleRow]{
 	{name: "reserved", typ: i64, doc: "by the driver; -1 with nvml_api 1", num: func(r *sampleRow) int64 { return r.Reserved }},
 	{name: "peak_used", typ: i64, doc: "largest used read since the sample before", num: func(r *sampleRow) int64 { return r.PeakUsed }},
 	{name: "nvml_api", typ: i16, doc: "version of NVML's memory call", num: func(r *sampleRow) int64 { return int64(r.API) }},
+	{name: "process", typ: u32, doc: "number in the trace of the one that a row is about, 0 in a device's row", num: func(r *sampleRow) int64 { return int64(r.Process) }},
 	{name: "pid", typ: i32, doc: "of a row about one process, 0 in a device's row", num: func(r *sampleRow) int64 { return int64(r.process.PID) }},
 	{name: "process_used", typ: i64, doc: "of that process, -1 unknown", num: func(r *sampleRow) int64 { return r.ProcessUsed }},
 }
 
 // Sample writes one NVML reading, of the window and devices asked for.
 func (x *Exporter) Sample(p *analyze.Pass, s *format.Sample) error {
+	x.t.last = max(x.t.last, s.Time)
 	from, known := p.From()
 	switch {
 	case x.single, known && s.Time < from, !known && !p.In && !p.Whole():
@@ -73,6 +75,7 @@ var scopeColumns = []column[*scopeRow]{
 	{name: "end_ns", typ: i64, doc: "since the start of the recording; where the trace ends for one that is open", num: func(r *scopeRow) int64 { return r.t.since(r.end) }},
 	{name: "open", typ: i16, doc: "1 where the trace has no end of it", num: func(r *scopeRow) int64 { return number(r.open) }},
 	{name: "late", typ: i16, doc: "1 where it began before the first row there is", num: func(r *scopeRow) int64 { return number(r.Late) }},
+	{name: "process", typ: u32, doc: "number in the trace", num: func(r *scopeRow) int64 { return int64(r.Process) }},
 	{name: "pid", typ: i32, doc: "", num: func(r *scopeRow) int64 { return int64(r.process.PID) }},
 	{name: "thread", typ: u32, doc: "", num: func(r *scopeRow) int64 { return int64(r.Thread) }},
 	{name: "used_begin", typ: i64, doc: "the process's used bytes at its begin", num: func(r *scopeRow) int64 { return r.used.Begin }},
@@ -124,10 +127,18 @@ func (x *Exporter) scope(sc *live.Scope, end format.Time, open bool) {
 	t.failed = x.scopes.add(&r) // an observer cannot say it: the next event does
 }
 
-// End ends a trace: what is open is written as open.
+// End ends a trace: what is open is written as open, what is live as live.
 func (x *Exporter) End(p *analyze.Pass) error {
 	for _, sc := range p.State.Scopes() {
 		x.scope(sc, p.State.Now(), true)
+	}
+	x.t.refusals.End()
+	p.State.Each(func(a *live.Allocation) bool {
+		x.allocation(a, moment{row: format.Unknown}, "")
+		return true
+	})
+	if x.t.failed == nil && !x.single {
+		x.t.failed = x.who()
 	}
 	return x.t.failed
 }

@@ -119,3 +119,13 @@ func (w *writer[R]) close() error {
 	}
 	return err
 }
+
+// A table is a writer, whatever its rows.
+type table interface {
+	shape() *batch
+	count() int64
+	close() error
+}
+
+func (w *writer[R]) shape() *batch { return &w.b }
+func (w *writer[R]) count() int64  { return w.rows }

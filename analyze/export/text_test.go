@@ -81,7 +81,8 @@ func TestFormatsAreEqual(t *testing.T) {
 		name string
 		rows int
 		cols int
-	}{{"events", 20, len(eventColumns)}, {"samples", 4, len(sampleColumns)}, {"scopes", 4, len(scopeColumns)}} {
+	}{{"events", 20, len(eventColumns)}, {"samples", 4, len(sampleColumns)}, {"scopes", 4, len(scopeColumns)}, {"allocations", 6, len(allocationColumns)},
+		{"failures", 2, len(failureColumns)}, {"devices", 4, len(deviceColumns)}, {"processes", 4, len(processColumns)}, {"traces", 2, len(traceColumns)}} {
 		a, schema := readArrow(t, filepath.Join(dir, "arrow", table.name+".arrow"))
 		if i := schema.Metadata().FindKey("gpurec.units"); i < 0 || schema.Metadata().Values()[i] != units {
 			t.Errorf("%s: units are not in the schema: %v", table.name, schema.Metadata())

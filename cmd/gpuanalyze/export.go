@@ -21,13 +21,19 @@ func exportCommand() *command {
 		args:  "TRACE... --to " + strings.Join(exportNames(), "|") + " -o OUT",
 		short: "out to other tools: tables, profiles, flame graphs",
 		long: long + `
-Tables: OUT is a new directory with events, samples and scopes, or the events
+Tables: OUT is a new directory with events, allocations (each with its begin and
+end), samples, scopes, failures, devices, processes and traces, or the events
 alone when it ends in the format's name. Several traces go into the same tables,
 with the trace's name as a column. Every event has its time on the wall clock and
 since the start, words in place of numbers, file, line and function of its
 innermost frame and the whole stack, its scope's path, process, command and
 device, and what was live after it. Nothing is null: unknown is -1, 0 or the
 empty text.
+
+duckdb is Parquet with schema.sql, views.sql and load.sql, which is both and the
+loading: the views total_by_line, live_at_end, peaks, peak_by_line,
+delta_by_context, device_history and oom, and live_at(NANOSECONDS), equal lines,
+peak, contexts, devices and oom.
 
 Bytes by stack: ` + strings.Join(stacks.Values(), ", ") + `. Without "acquired" they
 are used bytes. peak is when the used bytes of a device were highest, as lines
@@ -40,6 +46,7 @@ stdout: -o -`,
 		examples: []string{
 			"gpuanalyze export train.gpurec -o train.parquet",
 			"gpuanalyze export rank0.gpurec rank1.gpurec --to arrow -o job",
+			"gpuanalyze export train.gpurec --to duckdb -o train   # cd train; duckdb trace.db < load.sql",
 			"gpuanalyze export train.gpurec -o train.pb.gz",
 			"gpuanalyze export train.gpurec --to folded --value alloc_space -o -",
 		},

@@ -58,7 +58,8 @@ func TestExportExamples(t *testing.T) {
 	for _, example := range exportCommand().examples {
 		t.Run(example, func(t *testing.T) {
 			t.Chdir(t.TempDir())
-			args := strings.Fields(example)[1:]
+			line, _, _ := strings.Cut(example, "#")
+			args := strings.Fields(line)[1:]
 			for i, a := range args {
 				switch {
 				case a == "rank1.gpurec":

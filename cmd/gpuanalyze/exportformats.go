@@ -41,6 +41,7 @@ var exportFormats = []exportFormat{
 	{"parquet", nil, "tables: Parquet", true, makeTables},
 	{"csv", nil, "tables: CSV", true, makeTables},
 	{"jsonl", nil, "tables: JSON lines", true, makeTables},
+	{"duckdb", nil, "tables: Parquet, with the SQL that loads them and answers", true, makeTables},
 	{"pprof", []string{"pb.gz"}, "bytes by stack: go tool pprof", false, makeStacks(func(a *stacks.Answer, w io.Writer, _ stacks.Value) error { return a.WritePprof(w) })},
 	{"folded", nil, "bytes by stack: flamegraph.pl, inferno", false, makeStacks((*stacks.Answer).WriteFolded)},
 	{"speedscope", []string{"speedscope.json"}, "bytes by stack: speedscope.app", false, makeStacks(func(a *stacks.Answer, w io.Writer, _ stacks.Value) error { return a.WriteSpeedscope(w) })},

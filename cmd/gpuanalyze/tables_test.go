@@ -101,7 +101,7 @@ func TestTables(t *testing.T) {
 		{"verify", "verify small.gpurec", 0, "\nsound\n", ""},
 		{"verify as JSON", "verify --json small.gpurec", 0, `"faults": []`, ""},
 		{"verify nothing", "verify", 2, "", "no trace given"},
-		{"export", "export small.gpurec --to arrow -o out", 0, "", "out: 5 events, 3 samples, 1 scopes\ncomplete\n"},
+		{"export", "export small.gpurec --to arrow -o out", 0, "", "out: 5 events, 3 samples, 1 scopes, 2 allocations, 0 failures, 2 devices, 2 processes, 1 traces\ncomplete\n"},
 		{"export of events alone, quiet", "export -q small.gpurec -o e.arrow", 0, "", ""},
 		{"export as JSON", "export --json small.gpurec -o e2.arrow", 0, `"events": 5`, ""},
 		{"export over something", "export small.gpurec --to arrow -o small.txt", 1, "", "small.txt: it exists already"},
