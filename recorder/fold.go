@@ -43,6 +43,9 @@ type fold struct {
 	waited bool               // for them
 	top    [4]holders         // by layer
 
+	refusals      live.Refusals
+	told, retried int64 // requests for memory that failed, and that a retry got
+
 	part        int
 	partBegan   format.Time
 	sinceRotate int64 // events since the part began
@@ -293,6 +296,7 @@ func (f *fold) emit(e *format.Event, own bool) {
 	f.stats.Events++
 	f.sinceRotate++
 	f.state.Apply(e)
+	f.refusals.Event(e)
 }
 
 // lose accounts for records that the writer refused.

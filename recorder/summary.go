@@ -9,7 +9,9 @@ import (
 type Summary struct {
 	Stats   format.Stats
 	Devices []DevicePeak // those that were used
-	Failed  int64        // allocations that failed
+	Failed  int64        // allocations that failed, for whatever reason
+	Told    int64        // requests for device memory that failed, each once: the program was told
+	Retried int64        // requests that were refused and that a retry then got
 	Top     format.Frame // where most of the memory live at about the largest peak came from
 	TopSize int64        // bytes it held then; 0: nothing was ever live
 }
@@ -50,7 +52,8 @@ func (h *holders) move(stack format.StackID, n int64) {
 	}
 }
 
-// watch makes the fold tell who holds memory of class device.
+// watch makes the fold tell who holds memory of class device, and whether
+// requests for it failed.
 func (f *fold) watch() {
 	move := func(a *live.Allocation, sign int64) {
 		if a.Counted && a.Class == format.ClassDevice && a.Layer.Valid() {
@@ -59,11 +62,14 @@ func (f *fold) watch() {
 	}
 	f.state.OnBegin = func(a *live.Allocation, _ *format.Event) { move(a, 1) }
 	f.state.OnEnd = func(a *live.Allocation, _ *format.Event) { move(a, -1) }
+	f.refusals.OnTold = func(*live.Refusal, *format.Event) { f.told++ }
+	f.refusals.OnServed = func(*live.Refusal, *format.Event) { f.retried++ }
 }
 
 // summary is called after fold has ended.
 func (f *fold) summary() Summary {
-	s := Summary{Stats: f.stats}
+	f.refusals.End()
+	s := Summary{Stats: f.stats, Told: f.told, Retried: f.retried}
 	for _, d := range f.state.Devices() {
 		if d.ID < 0 || int(d.ID) >= len(f.in.devices) {
 			continue

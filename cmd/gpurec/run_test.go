@@ -278,7 +278,7 @@ func TestOutOfMemory(t *testing.T) {
 			own = append(own, l)
 		}
 	}
-	if len(own) != 5 || !strings.Contains(words.String(), fmt.Sprintf("out of memory: yes, %d allocation", tr.kinds[format.AllocFailed])) ||
+	if len(own) != 5 || !strings.Contains(words.String(), fmt.Sprintf("out of memory: yes, %d times; gpuanalyze oom says why", tr.kinds[format.AllocFailed])) ||
 		!strings.Contains(words.String(), "device 0 ") || !strings.Contains(words.String(), "[thread oom]") {
 		t.Errorf("said\n%s", words.String())
 	}

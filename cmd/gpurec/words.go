@@ -46,20 +46,25 @@ func words(w io.Writer, path string, s recorder.Summary) {
 		}
 		fmt.Fprintf(w, "gpurec: peak: %s\n", strings.Join(peaks, ", "))
 	}
-	if s.Failed > 0 {
-		plural := "s"
-		if s.Failed == 1 {
-			plural = ""
-		}
-		fmt.Fprintf(w, "gpurec: out of memory: yes, %s allocation%s failed; gpuanalyze summary says where\n", grouped(uint64(s.Failed)), plural)
-	} else {
+	next := "summary"
+	if s.Told+s.Retried > 0 {
+		next = "oom"
+	}
+	switch {
+	case s.Told > 0:
+		fmt.Fprintf(w, "gpurec: out of memory: yes, %s; gpuanalyze oom says why\n", times(s.Told))
+	case s.Retried > 0:
+		fmt.Fprintf(w, "gpurec: out of memory: no, but %s the driver refused and a retry worked; gpuanalyze oom says more\n", times(s.Retried))
+	case s.Failed > 0:
+		fmt.Fprintf(w, "gpurec: out of memory: no, but %s an allocation failed for another reason; gpuanalyze summary says where\n", times(s.Failed))
+	default:
 		fmt.Fprintln(w, "gpurec: out of memory: no")
 	}
 	if s.TopSize > 0 {
 		fmt.Fprintf(w, "gpurec: top holder near the peak: %s, %s\n", printable(s.Top.String()), format.Bytes(s.TopSize))
 	}
 	fmt.Fprintf(w, "gpurec: %s events, %s lost\n", grouped(s.Stats.Events), grouped(s.Stats.Lost))
-	fmt.Fprintf(w, "gpurec: trace %s; next: gpuanalyze summary %s\n", printable(path), printable(shellWord(path)))
+	fmt.Fprintf(w, "gpurec: trace %s; next: gpuanalyze %s %s\n", printable(path), next, printable(shellWord(path)))
 }
 
 // printable keeps what programs and people chose, names and paths, from doing
@@ -75,6 +80,13 @@ func printable(s string) string {
 		}
 	}
 	return b.String()
+}
+
+func times(n int64) string {
+	if n == 1 {
+		return "1 time"
+	}
+	return grouped(uint64(n)) + " times"
 }
 
 // grouped writes a number with commas.
