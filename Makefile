@@ -15,7 +15,7 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 # go-nvml finds its functions when they are first called; some compilers bind at start unless told.
 export CGO_LDFLAGS := -O2 -g -Wl,-z,lazy
 
-.PHONY: build hook generate demo test test-go test-c test-python test-evidence test-interop cross check clean
+.PHONY: build hook generate demo test test-go test-c test-python test-evidence test-interop test-browser cross check clean
 
 build: hook
 	$(GO) build $(GOFLAGS_V) -o bin/gpurec ./cmd/gpurec
@@ -37,7 +37,7 @@ demo: build
 	bin/gpuanalyze contexts $(DEMO)
 	bin/gpuanalyze devices $(DEMO)
 
-test: build check test-go test-c test-python test-evidence cross test-interop
+test: build check test-go test-c test-python test-evidence cross test-interop test-browser
 	@echo "make test: all green but for what is said to be skipped above"
 
 check:
@@ -71,6 +71,17 @@ test-python:
 test-interop: build $(VENV)/ok
 	$(VENV)/bin/python analyze/export/interop/test_interop.py bin/gpuanalyze
 	$(VENV)/bin/python analyze/export/interop/test_duckdb.py bin/gpuanalyze
+
+# The report's pages in a headless Chromium, which root gets by apt where there
+# is none. Where it cannot be had the tests say that they are skipped.
+# -shots FOLDER writes screenshots.
+test-browser:
+	@if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "== installing Chromium"; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; } >/dev/null \
+			|| echo "Chromium could not be installed"; \
+	fi
+	$(GO) test -json -count=1 -run Browser ./analyze/report -browser | { $(PYTHON) .ci/gotest.py || [ -z "$$(command -v chromium chromium-browser google-chrome)" ]; }
 
 # The evidence from the H200 again: an independent fold in Python against the
 # numbers that PyTorch, CuPy and the driver printed in the same runs.

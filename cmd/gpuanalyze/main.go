@@ -51,6 +51,7 @@ func commands() []*command {
 		diffCommand(),
 		ranksCommand(),
 		statsCommand(),
+		reportCommand(),
 		eventsCommand(),
 		verifyCommand(),
 		sliceCommand(),

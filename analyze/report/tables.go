@@ -1,0 +1,223 @@
+package report
+
+import (
+	"sort"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/analyze/devices"
+	"github.com/gpurec/gpurec/analyze/leaks"
+	"github.com/gpurec/gpurec/analyze/scopes"
+	"github.com/gpurec/gpurec/analyze/summary"
+	"github.com/gpurec/gpurec/analyze/tree"
+)
+
+// What a card shows of lists that are long only in traces that are broken, and
+// of stacks.
+const (
+	mostFew    = 20
+	mostFrames = 40
+)
+
+func first[T any](s []T, most int) []T { return s[:min(len(s), most)] }
+
+// rows are the largest ones, and one that sums up the others.
+func rows(in []*tree.Row, most int) []*Row {
+	in = append([]*tree.Row(nil), in...)
+	sort.SliceStable(in, func(i, j int) bool {
+		return in[i].Used > in[j].Used || in[i].Used == in[j].Used && in[i].Acquired > in[j].Acquired
+	})
+	out := []*Row{}
+	rest := &Row{Rest: true}
+	for i, r := range in {
+		if i < most {
+			out = append(out, &Row{Name: analyze.Cut(r.Name, mostText), Used: integer(r.Used), Acquired: integer(r.Acquired), Blocks: integer(r.Blocks), OnStack: integer(r.OnStack)})
+			continue
+		}
+		rest.Name = more(len(in) - most)
+		rest.Used += integer(r.Used)
+		rest.Acquired += integer(r.Acquired)
+		rest.Blocks += integer(r.Blocks)
+	}
+	if rest.Name != "" {
+		out = append(out, rest)
+	}
+	return out
+}
+
+// peaks are a trace's devices at their highest moments.
+func (r *Report) peaks(t *Trace, i int, most limits) error {
+	index := r.index()
+	for _, d := range r.peak.Devices {
+		if index(d.Trace) != i {
+			continue
+		}
+		info := *d
+		info.Tree, info.Lines, info.OwnLines, info.Functions, info.Scopes, info.Sizes, info.Processes = nil, nil, nil, nil, nil, nil, nil
+		info.Open = first(info.Open, mostFew)
+		p := &Peak{Device: d.Device, Tables: map[string][]*Row{}}
+		var err error
+		if p.Info, err = exact(info); err != nil {
+			return err
+		}
+		for by, list := range map[tree.By][]*tree.Row{tree.ByLine: d.Lines, tree.ByOwnLine: d.OwnLines, tree.ByFunction: d.Functions,
+			tree.ByScope: d.Scopes, tree.BySize: d.Sizes, tree.ByProcess: d.Processes} {
+			p.Tables[by.String()] = rows(list, most.rows)
+		}
+		t.Peaks = append(t.Peaks, p)
+	}
+	return nil
+}
+
+func (r *Report) summaryOf(i int, most limits) (any, error) {
+	s := *r.summary.Traces[i]
+	s.Meta.Command, s.Meta.Options = first(s.Meta.Command, most.rows), first(s.Meta.Options, most.rows)
+	s.Meta.APIs = nil
+	s.Unhooked, s.Kinds, s.Layers, s.APIs = first(s.Unhooked, most.rows), first(s.Kinds, most.rows), first(s.Layers, most.rows), first(s.APIs, most.rows)
+	s.Failures = nil // the card has them
+	s.Devices = first(s.Devices, most.rows)
+	processes := s.Processes
+	s.Processes = nil
+	for _, p := range first(processes, most.rows) {
+		one := *p
+		one.Threads, one.Sums = first(p.Threads, mostFew), nil
+		s.Processes = append(s.Processes, &one)
+	}
+	return exact(struct {
+		*summary.Trace
+		More int `json:"processes_left_out,omitempty"`
+	}{&s, len(processes) - len(s.Processes)})
+}
+
+// devicesOf is a trace's history, of its runs the longest.
+func (r *Report) devicesOf(i int, most limits) (any, int, error) {
+	d := *r.devices.Traces[i]
+	left := max(len(d.Runs)-most.rows, 0)
+	if left > 0 {
+		d.Runs = longest(d.Runs, most.rows, func(r devices.RunRow) int64 { return r.To - r.From }, func(a, b devices.RunRow) bool { return a.From < b.From })
+	}
+	d.Devices = first(d.Devices, most.rows)
+	v, err := exact(d)
+	return v, left, err
+}
+
+// longest are those of the largest size, in their own order.
+func longest[T any](in []T, most int, size func(T) int64, less func(a, b T) bool) []T {
+	in = append([]T(nil), in...)
+	sort.SliceStable(in, func(i, j int) bool { return size(in[i]) > size(in[j]) })
+	in = first(in, most)
+	sort.SliceStable(in, func(i, j int) bool { return less(in[i], in[j]) })
+	return in
+}
+
+func (r *Report) oomOf(i int, most limits) (any, error) {
+	t := *r.oom.Traces[i]
+	n := min(most.rows, mostFew)
+	failures := t.Failures
+	t.Failures = nil
+	for _, f := range first(failures, n) {
+		one := *f
+		one.Stack = one.Stack[max(len(one.Stack)-mostFrames, 0):]
+		one.Scope = first(one.Scope, mostFew)
+		one.Holders, one.Pins = first(one.Holders, n), first(one.Pins, n)
+		one.Memory.Recorded = first(one.Memory.Recorded, n)
+		if one.Growth != nil {
+			g := *one.Growth
+			g.Lines = first(g.Lines, n)
+			one.Growth = &g
+		}
+		t.Failures = append(t.Failures, &one)
+	}
+	t.Retried, t.Other = first(t.Retried, n), first(t.Other, n)
+	return exact(t)
+}
+
+func (r *Report) leaksOf(i int, most limits) (any, error) {
+	t := *r.leaks.Traces[i]
+	n := min(most.rows, mostFew)
+	processes := t.Processes
+	t.Processes = nil
+	for _, p := range first(processes, n) {
+		one := *p
+		one.Growth.Growing = nil
+		for _, g := range first(p.Growth.Growing, n) {
+			g := *g
+			g.Site = short(g.Site)
+			one.Growth.Growing = append(one.Growth.Growing, &g)
+		}
+		one.AtEnd.Sites = nil
+		for _, h := range first(p.AtEnd.Sites, n) {
+			h := *h
+			h.Site = short(h.Site)
+			one.AtEnd.Sites = append(one.AtEnd.Sites, &h)
+		}
+		one.Temporaries.Sites = nil
+		for _, s := range first(p.Temporaries.Sites, n) {
+			s := *s
+			s.Site = short(s.Site)
+			one.Temporaries.Sites = append(one.Temporaries.Sites, &s)
+		}
+		t.Processes = append(t.Processes, &one)
+	}
+	return exact(struct {
+		leaks.Trace
+		Rules leaks.Rules `json:"rules"`
+	}{t, r.leaks.Rules})
+}
+
+func short(s leaks.Site) leaks.Site {
+	s.Stack = s.Stack[max(len(s.Stack)-mostFrames, 0):]
+	return s
+}
+
+// contexts are a trace's, by name and the highest single ones, and as bands.
+func (r *Report) contexts(t *Trace, i int, most limits) {
+	index := r.index()
+	one := scopes.Report{Curve: r.scopes.Curve}
+	for _, s := range r.scopes.Scopes {
+		if index(s.Trace) == i {
+			one.Scopes = append(one.Scopes, s)
+		}
+	}
+	t.Names = names(one.ByName().Names, most.rows)
+	begun := func(a, b *scopes.Scope) bool { return a.Begin < b.Begin || a.Begin == b.Begin && a.Depth < b.Depth }
+	t.Bands, t.Single = []*Band{}, []*Band{}
+	for _, s := range longest(one.Scopes, most.bands, func(s *scopes.Scope) int64 { return s.End - s.Begin }, begun) {
+		t.Bands = append(t.Bands, band(s))
+	}
+	for _, s := range longest(one.Scopes, most.rows, func(s *scopes.Scope) int64 { return s.Measure.Peaked }, begun) {
+		t.Single = append(t.Single, band(s))
+	}
+	t.Unbound, t.More = len(one.Scopes)-len(t.Bands), len(one.Scopes)-len(t.Single)
+}
+
+func band(s *scopes.Scope) *Band {
+	m := s.Measure
+	return &Band{Name: analyze.Short(s.Name), N: s.N, PID: s.PID, Thread: s.Thread, Depth: min(s.Depth, mostFrames), Open: s.Open, Begin: integer(s.Begin), End: integer(s.End),
+		Known: m.Known, Used: integer(m.Used), Peaked: integer(m.Peaked), Max: integer(m.Max)}
+}
+
+// names are those that peaked highest with what is around them, in their order.
+func names(in []*scopes.Name, most int) []*Name {
+	order := make([]int, len(in))
+	for i := range order {
+		order[i] = i
+	}
+	sort.SliceStable(order, func(i, j int) bool { return in[order[i]].Peaked > in[order[j]].Peaked })
+	shown := map[int]bool{}
+	for _, i := range order {
+		for depth := in[i].Depth; i >= 0 && len(shown) < most; i-- {
+			if in[i].Depth <= depth {
+				shown[i] = true
+				depth = in[i].Depth - 1
+			}
+		}
+	}
+	out := []*Name{}
+	for i, n := range in {
+		if shown[i] {
+			out = append(out, &Name{Name: analyze.Short(n.Name), Depth: min(n.Depth, mostFrames), Count: integer(n.Count), Known: integer(n.Known),
+				Used: integer(n.Used), Peaked: integer(n.Peaked), Max: integer(n.Max)})
+		}
+	}
+	return out
+}
