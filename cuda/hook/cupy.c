@@ -5,9 +5,18 @@
  * interpreter's lock held. CuPy gives no status: an address or an id of 0 says
  * that it failed, and the driver's own events say why.
  *
+ * They come twice: as builtin functions of CPython's, and as plain C for ctypes,
+ * which costs four times as much, where CPython's own functions are not found
+ * (an interpreter in a library out of the global scope).
+ *
  * Built on the public API alone. */
 
+#include <dlfcn.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
 #include <time.h>
 
 #include "gpurec.h"
@@ -52,20 +61,28 @@ EXPORT void gpurec_cupy_malloc_begin(int32_t device, int64_t size, int64_t round
 	gpurec_pool_enter();
 }
 
+/* Leaves the innermost malloc: its duration, and whether it was inside another. */
+static int64_t leave(uint32_t *flags)
+{
+	int64_t duration = -1;
+
+	*flags = 0;
+	if (cupy.depth == 0)
+		return -1; /* the hook was registered inside this malloc */
+	cupy.depth--;
+	if (cupy.depth < OPEN_MAX)
+		duration = now() - cupy.open[cupy.depth].since;
+	if (cupy.depth)
+		*flags = GPUREC_FLAG_NESTED;
+	gpurec_pool_leave();
+	return duration;
+}
+
 EXPORT void gpurec_cupy_malloc(int32_t device, int64_t size, int64_t rounded, uint64_t address, uint64_t object,
                                    int32_t skip)
 {
-	int64_t duration = -1;
-	uint32_t flags = 0;
-
-	if (cupy.depth) { /* 0 when the hook was registered inside this malloc */
-		cupy.depth--;
-		if (cupy.depth < OPEN_MAX)
-			duration = now() - cupy.open[cupy.depth].since;
-		if (cupy.depth)
-			flags |= GPUREC_FLAG_NESTED;
-		gpurec_pool_leave();
-	}
+	uint32_t flags;
+	int64_t duration = leave(&flags);
 	/* A malloc of 0 bytes that succeeded has an id and no address. */
 	gpurec_pool_alloc(GPUREC_API_CUPY, device, address, object, size, rounded, duration, object ? 0 : STATUS_UNKNOWN,
 	                  flags, skip);
@@ -81,4 +98,204 @@ EXPORT void gpurec_cupy_free(int32_t device, int64_t rounded, uint64_t address, 
 {
 	(void)rounded; /* the allocation's own, in replay */
 	gpurec_pool_free(GPUREC_API_CUPY, device, address, object, skip);
+}
+
+/* ---- as builtin functions ------------------------------------------------------
+ *
+ * What is used of CPython is in its stable ABI, and equal in 3.9 to 3.14. It is
+ * looked up when _cupy.py asks, so that the hook links nothing of Python's. No
+ * argument that CuPy passes makes them raise: what is not known is passed over,
+ * and a callback that lacks what it needs says so once and records no more. */
+
+typedef struct object PyObject;
+typedef PyObject *callback(PyObject *self, PyObject *const *args, ssize_t n, PyObject *names);
+
+struct PyMethodDef {
+	const char *name;
+	callback *call;
+	int flags;
+	const char *doc;
+};
+#define METH_KEYWORDS 0x02
+#define METH_FASTCALL 0x80
+
+#define CPYTHON(DO)                                                                              \
+	DO(PyObject *, PyCFunction_NewEx, (struct PyMethodDef *, PyObject *self, PyObject *module)) \
+	DO(int, PyObject_SetAttrString, (PyObject *, const char *, PyObject *))                     \
+	DO(unsigned long long, PyLong_AsUnsignedLongLongMask, (PyObject *))                         \
+	DO(ssize_t, PyTuple_Size, (PyObject *))                                                     \
+	DO(PyObject *, PyTuple_GetItem, (PyObject *, ssize_t))                                      \
+	DO(PyObject *, PyUnicode_InternFromString, (const char *))                                  \
+	DO(int, PyUnicode_CompareWithASCIIString, (PyObject *, const char *))                       \
+	DO(PyObject *, PyErr_Occurred, (void))                                                      \
+	DO(void, PyErr_Clear, (void))                                                               \
+	DO(void, Py_IncRef, (PyObject *))                                                           \
+	DO(void, Py_DecRef, (PyObject *))
+
+static struct {
+#define DO(result, name, arguments) result(*name) arguments;
+	CPYTHON(DO)
+#undef DO
+	PyObject *none;
+} py;
+
+static bool find_cpython(void)
+{
+#define DO(result, name, arguments)                   \
+	{                                             \
+		void *p = dlsym(RTLD_DEFAULT, #name); \
+		if (p == NULL)                        \
+			return false;                 \
+		memcpy(&py.name, &p, sizeof p);       \
+	}
+	CPYTHON(DO)
+#undef DO
+	py.none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
+	return py.none != NULL;
+}
+
+enum { DEVICE_ID, SIZE, MEM_SIZE, MEM_PTR, PMEM_ID, WORDS };
+
+static struct {
+	const char *text;
+	PyObject *interned; /* as the names of a call nearly always are, so that addresses can be compared */
+} words[WORDS] = {{"device_id", NULL}, {"size", NULL}, {"mem_size", NULL}, {"mem_ptr", NULL}, {"pmem_id", NULL}};
+
+/* What a callback needs, in CuPy's order. */
+struct needs {
+	const char *callback;
+	unsigned count;
+	uint8_t word[WORDS];
+	bool refused;
+};
+
+/* Where a call has the argument of this name; -1: nowhere. */
+static ssize_t position(PyObject *names, ssize_t given, unsigned word, ssize_t guess)
+{
+	if (guess < given && py.PyTuple_GetItem(names, guess) == words[word].interned)
+		return guess;
+	for (ssize_t i = 0; i < given; i++)
+		if (py.PyUnicode_CompareWithASCIIString(py.PyTuple_GetItem(names, i), words[word].text) == 0)
+			return i;
+	return -1;
+}
+
+static bool refuse(struct needs *need, unsigned word, const char *why)
+{
+	char text[160];
+	snprintf(text, sizeof text, "gpurec: CuPy's %s is not recorded: %s %s", need->callback, words[word].text, why);
+	__atomic_store_n(&need->refused, true, __ATOMIC_RELAXED);
+	gpurec_mark(text);
+	return false;
+}
+
+/* The arguments that are needed, each in its word's place. */
+static bool take(struct needs *need, PyObject *const *args, ssize_t n, PyObject *names, uint64_t value[WORDS])
+{
+	if (__atomic_load_n(&need->refused, __ATOMIC_RELAXED))
+		return false;
+	ssize_t given = names ? py.PyTuple_Size(names) : 0;
+	for (unsigned i = 0; i < need->count; i++) {
+		unsigned word = need->word[i];
+		ssize_t at = position(names, given, word, i);
+		if (at < 0)
+			return refuse(need, word, "is missing");
+		value[word] = py.PyLong_AsUnsignedLongLongMask(args[n + at]);
+		if (value[word] == UINT64_MAX && py.PyErr_Occurred()) {
+			py.PyErr_Clear();
+			return refuse(need, word, "is no integer");
+		}
+	}
+	return true;
+}
+
+static PyObject *none(void)
+{
+	py.Py_IncRef(py.none);
+	return py.none;
+}
+
+#define CALLBACK(name) static PyObject *name(PyObject *self, PyObject *const *args, ssize_t n, PyObject *names)
+#define UNUSED (void)self, (void)args, (void)n, (void)names
+
+CALLBACK(malloc_preprocess)
+{
+	UNUSED;
+	gpurec_cupy_malloc_begin(-1, 0, 0, 0);
+	return none();
+}
+
+CALLBACK(malloc_postprocess)
+{
+	static struct needs need = {"malloc_postprocess", 5, {DEVICE_ID, SIZE, MEM_SIZE, MEM_PTR, PMEM_ID}, false};
+	uint64_t v[WORDS];
+	uint32_t flags;
+	(void)self;
+	if (take(&need, args, n, names, v))
+		gpurec_cupy_malloc((int32_t)v[DEVICE_ID], (int64_t)v[SIZE], (int64_t)v[MEM_SIZE], v[MEM_PTR], v[PMEM_ID], 0);
+	else
+		leave(&flags);
+	return none();
+}
+
+CALLBACK(alloc_postprocess)
+{
+	static struct needs need = {"alloc_postprocess", 3, {DEVICE_ID, MEM_SIZE, MEM_PTR}, false};
+	uint64_t v[WORDS];
+	(void)self;
+	if (take(&need, args, n, names, v))
+		gpurec_cupy_alloc((int32_t)v[DEVICE_ID], (int64_t)v[MEM_SIZE], v[MEM_PTR], 0);
+	return none();
+}
+
+CALLBACK(free_preprocess)
+{
+	static struct needs need = {"free_preprocess", 4, {DEVICE_ID, MEM_SIZE, MEM_PTR, PMEM_ID}, false};
+	uint64_t v[WORDS];
+	(void)self;
+	if (take(&need, args, n, names, v))
+		gpurec_cupy_free((int32_t)v[DEVICE_ID], (int64_t)v[MEM_SIZE], v[MEM_PTR], v[PMEM_ID], 0);
+	return none();
+}
+
+/* These say nothing that the others don't; CuPy's own would make a dict to say it. */
+CALLBACK(nothing)
+{
+	UNUSED;
+	return none();
+}
+
+static struct PyMethodDef methods[] = {
+	{"malloc_preprocess", malloc_preprocess, METH_FASTCALL | METH_KEYWORDS, NULL},
+	{"malloc_postprocess", malloc_postprocess, METH_FASTCALL | METH_KEYWORDS, NULL},
+	{"alloc_preprocess", nothing, METH_FASTCALL | METH_KEYWORDS, NULL},
+	{"alloc_postprocess", alloc_postprocess, METH_FASTCALL | METH_KEYWORDS, NULL},
+	{"free_preprocess", free_preprocess, METH_FASTCALL | METH_KEYWORDS, NULL},
+	{"free_postprocess", nothing, METH_FASTCALL | METH_KEYWORDS, NULL},
+};
+
+/* Puts the callbacks into a subclass of CuPy's MemoryHook. A builtin function is
+ * no descriptor: looked up on an instance it comes without self, and without a
+ * bound method made for it. Called with the interpreter's lock; 0: this cannot
+ * be done here, and no exception is left. */
+EXPORT int gpurec_cupy_methods(PyObject *cls)
+{
+	if (!find_cpython())
+		return 0;
+	for (unsigned i = 0; i < WORDS; i++)
+		if (words[i].interned == NULL && (words[i].interned = py.PyUnicode_InternFromString(words[i].text)) == NULL) {
+			py.PyErr_Clear();
+			return 0;
+		}
+	for (unsigned i = 0; i < sizeof methods / sizeof methods[0]; i++) {
+		PyObject *f = py.PyCFunction_NewEx(&methods[i], NULL, NULL);
+		int set = f ? py.PyObject_SetAttrString(cls, methods[i].name, f) : -1;
+		if (f)
+			py.Py_DecRef(f);
+		if (set != 0) {
+			py.PyErr_Clear();
+			return 0;
+		}
+	}
+	return 1;
 }

@@ -4,15 +4,17 @@ A CuPy hook is registered per thread, so install registers one in the thread
 that imports CuPy, and in each that starts afterwards. Threads that were running
 before and first use CuPy later are not seen: CuPy offers no place for it.
 
-The callbacks are C functions of the hook, put into the class as they are. CuPy
-calls them by keyword and ctypes passes the keywords on, so no Python code of
-ours runs inside an allocation: no frame to hide from the stacks, and no moment
-at which a pending Ctrl-C could be raised in the middle of a free, where CuPy
-would swallow it and keep the block.
+The callbacks are C functions of the hook, put into the class as they are, so
+no Python code of ours runs inside an allocation: no frame to hide from the
+stacks, and no moment at which a pending Ctrl-C could be raised in the middle of
+a free, where CuPy would swallow it and keep the block. The hook makes them
+builtin functions of CPython's (cuda/hook/cupy.c); where it finds no CPython to
+make them with, they are called through ctypes.
 
-The price is that an argument the C function does not know would raise inside
-CuPy. So each callback begins as a Python function that takes anything, and
-only a call that brought just the known arguments puts the C function there.
+ctypes passes keywords on, at a price: an argument the C function does not know
+would raise inside CuPy. So there each callback begins as a Python function that
+takes anything, and only a call that brought just the known arguments puts the C
+function there.
 """
 
 from typing import Any, Callable, Dict, Tuple
@@ -21,8 +23,8 @@ from gpurec import _hook
 
 NAME = "gpurec"  # in CuPy's registry, where names are keys
 
-# What CuPy gives to each callback that is used, and the function that takes it.
-# alloc_preprocess and free_postprocess say nothing that the others don't.
+# For ctypes: what CuPy gives to each callback that is used, and the function that
+# takes it. alloc_preprocess and free_postprocess say nothing that the others don't.
 CALLBACKS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "malloc_preprocess": ("gpurec_cupy_malloc_begin", ("device_id", "size", "mem_size")),
     "alloc_postprocess": ("gpurec_cupy_alloc", ("device_id", "mem_size", "mem_ptr")),
@@ -51,6 +53,14 @@ def install(memory_hook: Any) -> bool:
 
 def _hook_class(base: type, library: Any) -> type:
     """A MemoryHook that calls functions of library."""
+    cls = type("GpurecHook", (base,), {"name": NAME, "__doc__": "gpurec's eyes in CuPy's pool."})
+    if not _hook.cupy_methods(cls):
+        _through_ctypes(cls, library)
+    return cls
+
+
+def _through_ctypes(cls: type, library: Any) -> None:
+    """Put the callbacks that are used into cls, as functions of ctypes."""
     import ctypes
 
     types = {
@@ -60,13 +70,11 @@ def _hook_class(base: type, library: Any) -> type:
         "mem_ptr": ctypes.c_uint64,
         "pmem_id": ctypes.c_uint64,
     }
-    cls = type("GpurecHook", (base,), {"name": NAME, "__doc__": "gpurec's eyes in CuPy's pool."})
     for callback, (symbol, names) in CALLBACKS.items():
         # Every function takes last how many of the innermost Python frames are ours.
         prototype = ctypes.PYFUNCTYPE(None, *[types[n] for n in names], ctypes.c_int32)
         function = prototype((symbol, library), tuple((1, n) for n in names) + ((1, "skip", 0),))
         setattr(cls, callback, _until_proven(cls, callback, function, names))
-    return cls
 
 
 def _until_proven(

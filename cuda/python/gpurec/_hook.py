@@ -12,13 +12,14 @@ from typing import Any, Optional
 from gpurec import _wire
 
 _SIGNATURES = {
-    # name: (result, arguments), as letters: i int32, q int64, Q uint64, I uint32, s text
+    # name: (result, arguments), as letters: i int32, q int64, Q uint64, s text, O object
     "gpurec_active": ("i", ""),
     "gpurec_scope_begin": ("Q", "ss"),
     "gpurec_scope_end": ("", "Q"),
     "gpurec_scope_reset": ("", "Q"),
     "gpurec_scope_report": ("", "Qs"),
     "gpurec_mark": ("", "s"),
+    "gpurec_cupy_methods": ("i", "O"),
 }
 
 
@@ -39,10 +40,10 @@ def load() -> Optional[Any]:
         types = {
             "": None,
             "i": ctypes.c_int32,
-            "I": ctypes.c_uint32,
             "q": ctypes.c_int64,
             "Q": ctypes.c_uint64,
             "s": ctypes.c_char_p,
+            "O": ctypes.py_object,
         }
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(library, name)
@@ -53,7 +54,7 @@ def load() -> Optional[Any]:
         return None  # no ctypes, no such file, a hook of another version
 
 
-def _none_active() -> int:
+def _none_active(*arguments: Any) -> int:
     return 0
 
 
@@ -67,7 +68,7 @@ def _none(*arguments: Any) -> None:
 
 library = load()
 if library is None:
-    active = _none_active
+    active = cupy_methods = _none_active
     scope_begin = _none_begin
     scope_end = scope_reset = scope_report = mark = _none
 else:
@@ -77,6 +78,7 @@ else:
     scope_reset = library.gpurec_scope_reset
     scope_report = library.gpurec_scope_report
     mark = library.gpurec_mark
+    cupy_methods = library.gpurec_cupy_methods
 
 
 def text(s: str) -> bytes:

@@ -52,3 +52,12 @@ void gpurec_pool_free(uint32_t api, int32_t device, uint64_t address, uint64_t o
 }
 void gpurec_pool_enter(void) { say("enter\n"); }
 void gpurec_pool_leave(void) { say("leave\n"); }
+
+#ifdef NO_CPYTHON
+/* For this library alone: none of the interpreter's functions can be found. */
+__attribute__((visibility("hidden"))) void *dlsym(void *handle, const char *name)
+{
+	(void)handle, (void)name;
+	return NULL;
+}
+#endif

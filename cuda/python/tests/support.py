@@ -37,13 +37,15 @@ def compile_library(path, sources, *flags):
 
 
 @functools.lru_cache(maxsize=None)
-def stub():
+def stub(*flags):
     """The stand-in for the hook, with the hook's own cupy.c in it."""
     sources = [os.path.join(HERE, "stub.c"), os.path.join(HOOK, "cupy.c")]
-    return compile_library(os.path.join(SCRATCH, "stub.so"), sources, "-I", HOOK)
+    return compile_library(os.path.join(SCRATCH, "stub%s.so" % "".join(flags)), sources, "-I", HOOK, *flags)
 
 
 class Case(unittest.TestCase):
+    stub_flags = ()
+
     def setUp(self):
         self.dir = tempfile.mkdtemp(dir=SCRATCH)
 
@@ -53,7 +55,7 @@ class Case(unittest.TestCase):
         open(log, "w").close()
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GPUREC", "LD_PRELOAD"))}
         env.update(PYTHONPATH=os.pathsep.join([PACKAGE] + list(path)), PYTHONDONTWRITEBYTECODE="1")
-        env.update(STUB_LOG=log, LD_PRELOAD=stub(), GPUREC_SOCKET="/nowhere")
+        env.update(STUB_LOG=log, LD_PRELOAD=stub(*self.stub_flags), GPUREC_SOCKET="/nowhere")
         env.update(environment)
         env = {k: v for k, v in env.items() if v is not None}
         p = subprocess.run(

@@ -7,8 +7,8 @@ import unittest
 from support import STANDIN, Case
 
 
-# What the hook is told for one malloc of 1000 bytes on device 0. The first call
-# of each callback runs through a Python function of ours: one frame to skip.
+# What the hook is told for one malloc of 1000 bytes on device 0. Through ctypes the
+# first call of each callback is made by a Python function of ours: one frame to skip.
 def malloc(skip, acquired=False, nested=False, address=r"\d{15}", object="id", status=0, size=1000, rounded=1024):
     flags = 2 if nested else 0
     return (
@@ -25,6 +25,8 @@ def free(skip):
 
 
 class TestCuPy(Case):
+    first = 0  # Python frames of ours in the first call of a callback
+
     def check(self, log, *expected):
         expected = [line for lines in expected for line in lines]
         for i, (got, want) in enumerate(zip(log, expected)):
@@ -41,13 +43,13 @@ class TestCuPy(Case):
             """,
             path=[STANDIN],
         )
-        self.check(log, malloc(1, acquired=True), free(1), malloc(0), free(0))
+        self.check(log, malloc(self.first, acquired=True), free(self.first), malloc(0), free(0))
 
     def test_zero_bytes_have_an_id_and_no_address(self):
         log, _, _ = self.run_python(
             "import cupy; m = cupy.cuda.memory.Pool(cupy.cuda.memory.Device()).malloc(0)", path=[STANDIN]
         )
-        self.check(log, malloc(1, address="0", size=0, rounded=0))
+        self.check(log, malloc(self.first, address="0", size=0, rounded=0))
 
     def test_out_of_memory_counts_each_attempt(self):
         log, _, _ = self.run_python(
@@ -61,8 +63,8 @@ class TestCuPy(Case):
             path=[STANDIN],
         )
         failed = r"pool_alloc api=203 device=0 address=0 object=0 requested=1024 size=1024 duration=unknown status=-1 flags=4 skip=%d"
-        end = malloc(1, address="0", object="0", status=-1)
-        self.check(log, [end[0], failed % 1, failed % 0, failed % 0], end[1:], malloc(0, True, size=1, rounded=512), free(1))
+        end = malloc(self.first, address="0", object="0", status=-1)
+        self.check(log, [end[0], failed % self.first, failed % 0, failed % 0], end[1:], malloc(0, True, size=1, rounded=512), free(self.first))
 
     def test_pool_over_a_pool_is_nested(self):
         log, _, _ = self.run_python(
@@ -83,7 +85,7 @@ class TestCuPy(Case):
         )
         inner = malloc(0, acquired=True, nested=True, size=1024)
         outer = malloc(0, acquired=True)
-        self.check(log, malloc(1, True, size=1, rounded=512), outer[:1], inner, outer[1:])
+        self.check(log, malloc(self.first, True, size=1, rounded=512), outer[:1], inner, outer[1:])
 
     def test_another_hook_that_raises_leaves_nothing_behind(self):
         log, _, _ = self.run_python(
@@ -106,7 +108,7 @@ class TestCuPy(Case):
         )
         self.check(
             log,
-            malloc(1, True, size=1, rounded=512),
+            malloc(self.first, True, size=1, rounded=512),
             ["enter", "leave", "enter", "leave", "enter", "leave"],
             malloc(0, acquired=True),
         )
@@ -148,7 +150,7 @@ class TestCuPy(Case):
         )
         self.assertEqual(log, [])
 
-    def test_our_python_runs_only_once_a_callback(self):
+    def test_no_python_of_ours_runs_inside(self):
         _, out, _ = self.run_python(
             """
             import sys, cupy
@@ -196,8 +198,75 @@ class TestCuPy(Case):
             """,
             path=[STANDIN],
         )
-        self.check(log, malloc(1, acquired=True), free(1), malloc(1), free(1))
+        self.check(log, malloc(self.first, acquired=True), free(self.first), malloc(self.first), free(self.first))
         self.assertEqual(err, "")
+
+    def test_a_cupy_that_passes_something_else_is_left_alone(self):
+        log, out, err = self.run_python(
+            """
+            import cupy
+            hook = cupy.cuda.memory_hook.get_memory_hooks()["gpurec"]
+            for i in range(2):
+                hook.malloc_preprocess(device=0, bytes=1, rounded=512)
+                hook.malloc_postprocess(0, device=0, bytes=1, rounded=512)
+            for i in range(2): hook.free_preprocess(device_id=None, mem_size=1, mem_ptr=1, pmem_id=1)
+            hook.alloc_postprocess(0, 1, 2)
+            hook.free_postprocess(1, x=2)
+            """,
+            path=[STANDIN],
+        )
+        refused = "mark gpurec: CuPy's %s is not recorded: device_id is %s"
+        self.assertEqual(
+            log,
+            ["enter", refused % ("malloc_postprocess", "missing"), "leave", "enter", "leave"]
+            + [refused % ("free_preprocess", "no integer"), refused % ("alloc_postprocess", "missing")],
+        )
+        self.assertEqual(out + err, "")
+
+    def test_arguments_in_any_order_under_equal_names(self):
+        log, _, _ = self.run_python(
+            """
+            import cupy
+            hook = cupy.cuda.memory_hook.get_memory_hooks()["gpurec"]
+            given = dict(pmem_id=1 << 63, extra=None, mem_ptr=140000000000000, mem_size=1024, device_id=0)
+            hook.free_preprocess(**{"".join(list(k)): v for k, v in given.items()})
+            """,
+            path=[STANDIN],
+        )
+        self.check(log, free(0))
+
+    def test_no_reference_is_kept(self):
+        _, out, _ = self.run_python(
+            """
+            import sys, cupy
+            hook = cupy.cuda.memory_hook.get_memory_hooks()["gpurec"]
+            id, name = 1 << 63, "pmem_id_"[:-1]
+            watched = None, id, name, type(hook), hook.free_preprocess
+            def call(pmem_id):
+                hook.malloc_preprocess(device_id=0)
+                hook.malloc_postprocess(device_id=0, size=1, mem_size=2, mem_ptr=3, pmem_id=pmem_id)
+                hook.free_preprocess(**{"device_id": 0, "mem_size": 2, "mem_ptr": 3, name: pmem_id})
+            call(id)
+            before = [sys.getrefcount(o) for o in watched]
+            for i in range(1000): call(id)
+            for i in range(1000): call("text")
+            print([abs(sys.getrefcount(o) - n) < 100 for o, n in zip(watched, before)])
+            """,
+            path=[STANDIN],
+            STUB_LOG=None,
+        )
+        self.assertEqual(out, "[True, True, True, True, True]\n")
+
+
+class TestThroughCtypes(TestCuPy):
+    """The same where the hook finds no CPython to make its callbacks with."""
+
+    first = 1
+    stub_flags = ("-DNO_CPYTHON",)
+
+    # Their answer to other arguments is the next test's; ctypes holds no references of ours.
+    test_arguments_in_any_order_under_equal_names = None
+    test_no_reference_is_kept = None
 
     def test_a_cupy_that_passes_something_else_is_left_alone(self):
         log, out, err = self.run_python(
@@ -244,7 +313,7 @@ class TestRealCuPy(Case):
             t = threading.Thread(target=work); t.start(); t.join()
             """
         )
-        one = [malloc(skip, acquired=True) + free(skip) for skip in (1, 0, 0, 0)]
+        one = 4 * [malloc(0, acquired=True) + free(0)]
         TestCuPy.check(self, log, *one)
         self.assertEqual(out + err, "")
 
