@@ -71,6 +71,7 @@ test-python:
 test-interop: build $(VENV)/ok
 	$(VENV)/bin/python analyze/export/interop/test_interop.py bin/gpuanalyze
 	$(VENV)/bin/python analyze/export/interop/test_duckdb.py bin/gpuanalyze
+	$(VENV)/bin/python analyze/export/interop/test_viewers.py bin/gpuanalyze
 
 # The report's pages in a headless Chromium, which root gets by apt where there
 # is none. Where it cannot be had the tests say that they are skipped.
@@ -98,9 +99,9 @@ test-evidence: build
 cross:
 	for os in linux darwin windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -o /dev/null ./cmd/gpuanalyze; done
 
-$(VENV)/ok:
+$(VENV)/ok: analyze/export/interop/requirements.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check pandas pyarrow polars duckdb
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
 clean:

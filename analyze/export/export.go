@@ -11,6 +11,7 @@
 //	duckdb.go    Parquet with the SQL that loads it and answers
 //	place.go    where an export grows until it is whole; File, for exports of one file
 //	stacks/     by stack: pprof, folded, speedscope
+//	perfetto/   a timeline
 //
 // A part of a trace can be read by these tools as it lies; an export is what
 // people want of it: texts in place of numbers, the wall clock beside the

@@ -41,6 +41,10 @@ are used bytes. peak is when the used bytes of a device were highest, as lines
 taken, without failed attempts. pprof labels each stack with device, pid, rank and
 trace, for -tagfocus; folded has one of the values, speedscope all.
 
+perfetto has a counter for used and acquired bytes of each process and device at
+every event that changes them, NVML's readings, scopes as slices and refused
+requests as instants, at the wall clock's time.
+
 The window's end is --until here, because --to is the format. A file may go to
 stdout: -o -`,
 		examples: []string{
@@ -48,6 +52,7 @@ stdout: -o -`,
 			"gpuanalyze export rank0.gpurec rank1.gpurec --to arrow -o job",
 			"gpuanalyze export train.gpurec --to duckdb -o train   # cd train; duckdb trace.db < load.sql",
 			"gpuanalyze export train.gpurec -o train.pb.gz",
+			"gpuanalyze export rank0.gpurec rank1.gpurec -o job.pftrace",
 			"gpuanalyze export train.gpurec --to folded --value alloc_space -o -",
 		},
 		run: runExport,
@@ -77,6 +82,7 @@ func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 	if a.json && o.out == "-" {
 		return usagef("--json and -o - both want stdout")
 	}
+	o.traces = len(traces)
 	m, err := f.create(&o)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/export"
+	"github.com/gpurec/gpurec/analyze/export/perfetto"
 	"github.com/gpurec/gpurec/analyze/export/stacks"
 )
 
@@ -24,6 +25,7 @@ type exportFormat struct {
 type exportOptions struct {
 	format string
 	out    string
+	traces int
 	value  stacks.Value
 	stdout io.Writer
 }
@@ -45,6 +47,7 @@ var exportFormats = []exportFormat{
 	{"pprof", []string{"pb.gz"}, "bytes by stack: go tool pprof", false, makeStacks(func(a *stacks.Answer, w io.Writer, _ stacks.Value) error { return a.WritePprof(w) })},
 	{"folded", nil, "bytes by stack: flamegraph.pl, inferno", false, makeStacks((*stacks.Answer).WriteFolded)},
 	{"speedscope", []string{"speedscope.json"}, "bytes by stack: speedscope.app", false, makeStacks(func(a *stacks.Answer, w io.Writer, _ stacks.Value) error { return a.WriteSpeedscope(w) })},
+	{"perfetto", []string{"pftrace", "perfetto-trace"}, "timeline: ui.perfetto.dev", false, makePerfetto},
 }
 
 func exportNames() (names []string) {
@@ -99,6 +102,21 @@ func makeStacks(write func(*stacks.Answer, io.Writer, stacks.Value) error) func(
 		}
 		return &making{a, finish, f.Abort, func() []export.Count { return []export.Count{{What: "stacks", N: a.Stacks()}} }}, nil
 	}
+}
+
+func makePerfetto(o *exportOptions) (*making, error) {
+	f, err := export.CreateFile(o.out, o.stdout)
+	if err != nil {
+		return nil, err
+	}
+	a := perfetto.New(f, o.traces)
+	finish := func() error {
+		if err := a.Close(); err != nil {
+			return err
+		}
+		return f.Close()
+	}
+	return &making{a, finish, f.Abort, func() []export.Count { return []export.Count{{What: "packets", N: a.Packets()}} }}, nil
 }
 
 // run feeds the export and makes it whole.

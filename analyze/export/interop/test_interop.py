@@ -181,7 +181,7 @@ def in_polars(path: str) -> polars.DataFrame:
         "arrow": polars.read_ipc,
         "parquet": polars.read_parquet,
         "csv": lambda p: polars.read_csv(p, schema_overrides=typed),
-        "jsonl": lambda p: polars.read_ndjson(p, schema_overrides={n: t for n, t in typed.items() if f'"{n}":' in open(p, encoding="utf-8").readline()}),
+        "jsonl": lambda p: polars.read_ndjson(p, schema_overrides={n: typed[n] for n in typed_schema(p).names}),
     }[ending(path)](path)
 
 
