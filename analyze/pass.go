@@ -203,7 +203,13 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 			return err
 		}
 		if needs.Pooled {
-			p.State.Pooled = func(id format.ProcessID) bool { return scan.pooled[id] }
+			last, pooled := format.ProcessID(0), scan.pooled[0] // several answers ask of one event's process
+			p.State.Pooled = func(id format.ProcessID) bool {
+				if id != last {
+					last, pooled = id, scan.pooled[id]
+				}
+				return pooled
+			}
 		}
 		if scan.from != nil {
 			p.from = bound{set: true, event: scan.from.begin}

@@ -23,7 +23,7 @@ import (
 // made is the page of some traces.
 func made(t testing.TB, q analyze.Query, filtered bool, paths ...string) []byte {
 	t.Helper()
-	run := func(ctx context.Context, a analyze.Answer) (*analyze.Completeness, error) {
+	run := func(ctx context.Context, a analyze.Answer, _ bool) (*analyze.Completeness, error) {
 		return analyze.Run(ctx, paths, &q, a, nil)
 	}
 	r, err := report.Make(context.Background(), len(paths), filtered, run)

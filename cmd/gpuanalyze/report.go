@@ -53,14 +53,16 @@ func runReport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 		return usagef("-o - and --json exclude each other")
 	}
 	filtered := len(q.Processes)+len(q.Ranks)+len(q.Devices)+len(q.Threads)+len(q.Layers)+len(q.Scopes) > 0
-	var c *analyze.Completeness
-	r, err := report.Make(ctx, len(traces), filtered, func(ctx context.Context, ans analyze.Answer) (*analyze.Completeness, error) {
+	r, err := report.Make(ctx, len(traces), filtered, func(ctx context.Context, ans analyze.Answer, show bool) (*analyze.Completeness, error) {
+		if !show {
+			return a.answer(ctx, io.Discard, traces, q, ans)
+		}
 		return a.answer(ctx, stderr, traces, q, ans)
 	})
 	if err != nil {
 		return err
 	}
-	c = r.Completeness
+	c := r.Completeness
 	var page bytes.Buffer
 	if err := r.WriteHTML(&page, version(), a.limits()); err != nil {
 		return err

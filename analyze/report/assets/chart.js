@@ -118,7 +118,7 @@ function drawChart(picture, view, curves, failures, total) {
     picture.append(svg("path", { class: "total", fill: "none", d: `M${room.left} ${y(total)}H${right}` }), label(right, y(total) - 4, "total " + human(total), "end"));
   }
   const clip = svg("svg", { x: room.left, y: 0, width: plotWidth(picture), height: chartHeight, viewBox: `${room.left} 0 ${plotWidth(picture)} ${chartHeight}` });
-  for (const c of curves) {
+  for (const c of [...curves].reverse()) { // used above the others
     const [area, edge] = paths(c, view, picture, y);
     clip.append(svg("path", { class: "area " + c.curve, d: area }), svg("path", { class: "curve " + c.curve, d: edge }));
   }
