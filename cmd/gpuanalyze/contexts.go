@@ -15,9 +15,11 @@ func contextsCommand() *command {
 		short: "what each context (NVTX range or gpurec scope) used and peaked at",
 		long: `
 used is the curve at the scope's end less the curve at its begin; peaked is the
-highest value in between less the higher of both ends. Scopes may nest and
-overlap, each has its own peak. Bytes are exact on the curves used and acquired;
-nvml is sampled, and is the device's: all processes.
+highest value in between less the higher of both ends. begin, end and max are
+the curve's values, in bytes; n counts the scopes of a name: step#2 is its second.
+Scopes may nest and overlap, each has its own peak. The curves used and acquired
+are exact, and the process's: what other threads take in between is in them. nvml
+is sampled, and is the device's: all processes.
 
 --process, --rank, --thread and --scope choose scopes; --device and --layer
 choose what is counted. --from and --to choose scopes that begin in between.

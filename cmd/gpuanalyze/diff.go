@@ -50,7 +50,7 @@ func runDiff(ctx context.Context, stdout, stderr io.Writer, args []string) error
 	}
 	tables := a.StringSlice("by", []string{"line", "scope"}, "tables to show: `line,function,scope`")
 	markdown := a.Bool("markdown", false, "print Markdown, for a pull request")
-	above := a.String("fail-above", "", "exit with 4 when the peak rose by more than `BYTES|PERCENT`: 512MiB, 5%")
+	above := a.String("fail-above", "", "exit with 4 when the peak rose by more than `BYTES|PERCENT`: 512MiB, 5%; a number alone is bytes")
 	q, traces, err := a.query(args)
 	if err != nil {
 		return err

@@ -23,7 +23,8 @@ was live then.
 used is what the pool layer handed out (PyTorch, CuPy, stream-ordered pools), or
 the driver layer of a process that never used a pool; acquired is what was taken
 from the driver. Inside a scope that gpurec.LineProfileHook opened, --scope makes
-both CuPy's own numbers.`,
+both CuPy's own numbers. [thread NAME] stands for what was taken where no Python
+ran, as in PyTorch's backward pass.`,
 		examples: []string{
 			"gpuanalyze lines train.gpurec",
 			"gpuanalyze lines --at peak --max-depth 6 train.gpurec",

@@ -41,7 +41,7 @@ func runTimeline(ctx context.Context, stdout, stderr io.Writer, args []string) e
 	curve := a.String("curve", "used", "`used|acquired|nvml`")
 	points := a.Int("points", 64, "at most this `NUMBER` of buckets; a plot is as wide")
 	top := a.Int("top", 10, "at most this `NUMBER` of series by scope, line, own-line and function; 0 is all")
-	rows := a.Bool("rows", false, "print a row for each series and bucket")
+	rows := a.Bool("rows", false, "print a row for each series and bucket, in bytes")
 	q, traces, err := a.query(args)
 	if err != nil {
 		return err
