@@ -70,6 +70,7 @@ test-python:
 # Parts as they lie, and exports, in the tools that people open them with.
 test-interop: build $(VENV)/ok
 	$(VENV)/bin/python analyze/export/interop/test_interop.py bin/gpuanalyze
+	$(VENV)/bin/python cuda/python/tests/test_trace.py
 	$(VENV)/bin/python analyze/export/interop/test_duckdb.py bin/gpuanalyze
 	$(VENV)/bin/python analyze/export/interop/test_viewers.py bin/gpuanalyze
 

@@ -14,7 +14,12 @@ What a program may add is words: scopes and marks.
     gpurec.mark("weights loaded")
 
 Scopes nest and overlap freely; ``gpuanalyze contexts`` says what each used and
-peaked at. Outside a recording everything here is a no-op and nothing is
+peaked at. Afterwards, on any machine, a trace is tables:
+
+    trace = gpurec.open("train.gpurec")
+    trace.to_pandas("contexts")     # also events, lines, devices, samples; to_polars
+
+Outside a recording everything here is a no-op and nothing is
 loaded. Nothing here allocates GPU memory, prints, or raises on behalf of the
 recording.
 """
@@ -23,7 +28,7 @@ from typing import Any, Callable, List, Optional, TypeVar
 
 from gpurec import _hook
 
-__all__ = ["LineProfileHook", "active", "mark", "scope"]
+__all__ = ["LineProfileHook", "active", "mark", "scope"]  # not open: a star would hide the builtin
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -38,6 +43,15 @@ def active() -> bool:
 def mark(text: str) -> None:
     """Put a text into the recording at this moment."""
     _hook.mark(_hook.text(text))
+
+
+def open(trace: str, gpuanalyze: Optional[str] = None) -> Any:
+    """A recorded trace as tables of pyarrow, pandas or polars: a
+    ``gpurec._trace.Trace``. gpuanalyze is where that program lies, if not on
+    PATH; only lines and contexts take it."""
+    from gpurec._trace import Trace
+
+    return Trace(trace, gpuanalyze)
 
 
 class scope:
