@@ -44,6 +44,7 @@ var policy = []struct {
 	{"analyze/export", []string{"analyze", "analyze/...", "format", "format/live"}, []string{"github.com/apache/arrow/go/v15/...", "github.com/klauspost/compress/..."}},
 	{"analyze/export/stacks", []string{"analyze", "analyze/...", "format", "format/live"}, []string{"github.com/google/pprof/profile"}},
 	{"analyze/export/perfetto", []string{"analyze", "analyze/...", "format", "format/live"}, nil},
+	{"analyze/export/torch", []string{"analyze", "analyze/...", "format", "format/live"}, nil},
 	{"analyze/report", []string{"analyze", "analyze/...", "format", "format/live"}, nil},
 	{"analyze/ingest", []string{"analyze", "format", "format/live"}, []string{"github.com/klauspost/compress/..."}},
 	{"analyze", []string{"format", "format/live"}, nil},

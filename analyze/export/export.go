@@ -12,6 +12,7 @@
 //	place.go    where an export grows until it is whole; File, for exports of one file
 //	stacks/     by stack: pprof, folded, speedscope
 //	perfetto/   a timeline
+//	torch/      PyTorch's memory snapshot
 //
 // A part of a trace can be read by these tools as it lies; an export is what
 // people want of it: texts in place of numbers, the wall clock beside the

@@ -45,6 +45,10 @@ perfetto has a counter for used and acquired bytes of each process and device at
 every event that changes them, NVML's readings, scopes as slices and refused
 requests as instants, at the wall clock's time.
 
+torch is one process in the shape of torch.cuda.memory._snapshot(): every alloc and
+free of its pool and segments with its stack, and what there is at the end, as
+pytorch.org/memory_viz and torch.cuda._memory_viz read them. --process says which.
+
 The window's end is --until here, because --to is the format. A file may go to
 stdout: -o -`,
 		examples: []string{
@@ -53,6 +57,7 @@ stdout: -o -`,
 			"gpuanalyze export train.gpurec --to duckdb -o train   # cd train; duckdb trace.db < load.sql",
 			"gpuanalyze export train.gpurec -o train.pb.gz",
 			"gpuanalyze export rank0.gpurec rank1.gpurec -o job.pftrace",
+			"gpuanalyze export train.gpurec --until 2s -o train.pickle",
 			"gpuanalyze export train.gpurec --to folded --value alloc_space -o -",
 		},
 		run: runExport,

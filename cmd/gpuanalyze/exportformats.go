@@ -10,6 +10,7 @@ import (
 	"github.com/gpurec/gpurec/analyze/export"
 	"github.com/gpurec/gpurec/analyze/export/perfetto"
 	"github.com/gpurec/gpurec/analyze/export/stacks"
+	"github.com/gpurec/gpurec/analyze/export/torch"
 )
 
 // An exportFormat is one that export writes.
@@ -48,6 +49,7 @@ var exportFormats = []exportFormat{
 	{"folded", nil, "bytes by stack: flamegraph.pl, inferno", false, makeStacks((*stacks.Answer).WriteFolded)},
 	{"speedscope", []string{"speedscope.json"}, "bytes by stack: speedscope.app", false, makeStacks(func(a *stacks.Answer, w io.Writer, _ stacks.Value) error { return a.WriteSpeedscope(w) })},
 	{"perfetto", []string{"pftrace", "perfetto-trace"}, "timeline: ui.perfetto.dev", false, makePerfetto},
+	{"torch", []string{"pickle"}, "PyTorch's memory snapshot: torch.cuda._memory_viz", false, makeTorch},
 }
 
 func exportNames() (names []string) {
@@ -117,6 +119,25 @@ func makePerfetto(o *exportOptions) (*making, error) {
 		return f.Close()
 	}
 	return &making{a, finish, f.Abort, func() []export.Count { return []export.Count{{What: "packets", N: a.Packets()}} }}, nil
+}
+
+func makeTorch(o *exportOptions) (*making, error) {
+	f, err := export.CreateFile(o.out, o.stdout)
+	if err != nil {
+		return nil, err
+	}
+	a := torch.New()
+	finish := func() error {
+		if err := a.Write(f); err != nil {
+			return err
+		}
+		return f.Close()
+	}
+	abort := func() {
+		f.Abort()
+		a.Close()
+	}
+	return &making{a, finish, abort, func() []export.Count { return []export.Count{{What: "entries", N: a.Entries()}} }}, nil
 }
 
 // run feeds the export and makes it whole.

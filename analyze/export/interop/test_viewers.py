@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import collections
 import functools
+import importlib.util
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -133,7 +135,9 @@ class Timeline:
         return [v for name, values in self.counters.items() if re.fullmatch(pattern, name) for _, v in values]
 
 
-class Perfetto(unittest.TestCase):
+class Traces(unittest.TestCase):
+    """Recordings of an H200, and a small one."""
+
     @classmethod
     def setUpClass(cls) -> None:
         cls.work = tempfile.TemporaryDirectory()
@@ -148,6 +152,8 @@ class Perfetto(unittest.TestCase):
         cls.traces["overlap"] = os.path.join(cls.work.name, "overlap.gpurec")
         gpuanalyze("import", "text", text, "-o", cls.traces["overlap"])
 
+
+class Perfetto(Traces):
     @classmethod
     @functools.cache
     def timeline(cls, *names: str) -> Timeline:
@@ -262,6 +268,98 @@ class Speedscope(unittest.TestCase):
             [peak] = answer("peak", trace)["devices"]
             self.assertEqual((sum(named["peak_space"]["weights"]), named["peak_space"]["endValue"]), (peak["used"], peak["used"]))
             self.assertEqual(sum(named["peak_objects"]["weights"]), peak["blocks"])
+
+
+class Torch(Traces):
+    """A snapshot, added up by hand and read by torch's own _memory_viz where that is there."""
+
+    one_process = ("train", "cupy", "steps", "flavours", "oom/list", "oom/retried", "widths/leak")
+
+    @classmethod
+    @functools.cache
+    def snapshot(cls, name: str) -> tuple[str, dict]:
+        out = os.path.join(cls.work.name, os.path.basename(name) + ".pickle")
+        gpuanalyze("export", cls.traces[name], "-o", out)
+        with open(out, "rb") as f:
+            return out, pickle.load(f)
+
+    def test_the_curve(self) -> None:
+        for name in self.one_process:
+            with self.subTest(name):
+                _, data = self.snapshot(name)
+                [device] = answer("peak", self.traces[name])["devices"]
+                live, now, most, reserved = {}, 0, 0, 0
+                for e in data["device_traces"][device["device"]]:
+                    if e["action"] == "alloc":
+                        self.assertNotIn(e["addr"], live)
+                        live[e["addr"]] = e["size"]
+                        now += e["size"]
+                    elif e["action"] == "free_completed":
+                        self.assertEqual(live.pop(e["addr"]), e["size"])
+                        now -= e["size"]
+                    elif e["action"] in ("segment_alloc", "segment_map"):
+                        reserved += e["size"]
+                    elif e["action"] in ("segment_free", "segment_unmap"):
+                        reserved -= e["size"]
+                    most = max(most, now)
+                self.assertEqual(most, device["used"])
+                active = [b for s in data["segments"] for b in s["blocks"] if b["state"] == "active_allocated"]
+                self.assertEqual(sorted(live.items()), sorted((b["address"], b["size"]) for b in active))
+                self.assertEqual(reserved, sum(s["total_size"] for s in data["segments"]))
+                self.assertEqual(now, answer("lines", "--at", "end", self.traces[name])["trees"][0]["used"])
+
+    def test_segments(self) -> None:
+        seen = 0
+        for name in self.one_process:
+            pools = answer("fragmentation", "--at", "end", self.traces[name])["pools"]
+            if not pools:
+                continue
+            [pool] = pools
+            _, data = self.snapshot(name)
+            self.assertEqual(sum(s["total_size"] for s in data["segments"]), pool["segment_bytes"] + pool["outside"], name)
+            for s in data["segments"]:
+                self.assertEqual(sum(b["size"] for b in s["blocks"]), s["total_size"])
+                self.assertEqual(sum(b["size"] for b in s["blocks"] if b["state"] != "inactive"), s["allocated_size"])
+            seen += len(data["segments"])
+        self.assertGreater(seen, 100)
+
+    def test_stacks_and_failures(self) -> None:
+        _, data = self.snapshot("train")
+        first = data["device_traces"][0][1]
+        self.assertEqual((first["action"], first["size"]), ("alloc", 16777216))
+        self.assertTrue(first["frames"][-1]["filename"].endswith("train.py"), "the outermost is last")
+        for name in ("oom/list", "oom/retried"):
+            _, data = self.snapshot(name)
+            ooms = [e for d in data["device_traces"] for e in d if e["action"] == "oom"]
+            [t] = answer("oom", self.traces[name])["traces"]
+            self.assertEqual(len(ooms), sum(f["count"] for f in t["failures"]))
+            self.assertEqual([e["size"] for e in ooms][-1:], [f["asked"] for f in t["failures"]][:1])
+
+    def test_two_processes(self) -> None:
+        done = subprocess.run(
+            [GPUANALYZE, "export", self.traces["overlap"], "-o", os.path.join(self.work.name, "x.pickle")], capture_output=True, text=True, check=False
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("a snapshot is of one process, and these took memory: pids 11 and 22; --process says which", done.stderr)
+        gpuanalyze("export", self.traces["overlap"], "--process", "22", "-o", os.path.join(self.work.name, "22.pickle"))
+
+    def test_torch_reads_it(self) -> None:
+        viz = os.environ.get("TORCH_MEMORY_VIZ") or next((p for d in sys.path if os.path.exists(p := os.path.join(d, "torch", "cuda", "_memory_viz.py"))), None)
+        if not viz:
+            self.skipTest("torch is not installed, and too large to fetch; TORCH_MEMORY_VIZ=.../torch/cuda/_memory_viz.py says where it is")
+        spec = importlib.util.spec_from_file_location("_memory_viz", viz)
+        memory_viz = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(memory_viz)
+        for name in self.one_process:
+            with self.subTest(name):
+                _, data = self.snapshot(name)
+                reserved = sum(s["total_size"] for s in data["segments"])
+                self.assertIn(f"total_reserved: {memory_viz.Bytes(reserved)}", memory_viz.segsum(data))
+                self.assertIn("entries", memory_viz.trace(data))
+                folded = memory_viz.memory(data, format_flamegraph=lambda text: text)
+                self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines()), reserved)
+                for plot in (memory_viz.trace_plot, memory_viz.segment_plot):
+                    self.assertIn("snapshot.pickle", plot(data))
 
 
 if __name__ == "__main__":
