@@ -204,7 +204,8 @@ type Meta struct {
 	Reason    string    `json:"reason,omitempty"` // why it is failed or partial, in words
 	Status    *int      `json:"status,omitempty"` // the command's exit status
 	End       Time      `json:"end_monotonic,omitempty"`
-	Parts     int       `json:"parts,omitempty"` // ever begun, written when the trace closes: a later part that is not there is missing
+	Parts     int       `json:"parts,omitempty"`           // ever begun, written when the trace closes: a later part that is not there is missing
+	Since     Time      `json:"since_monotonic,omitempty"` // where the oldest part begins that was kept; 0: the first of all
 	Stats     Stats     `json:"stats"`
 	APIs      APINames  `json:"apis,omitempty"` // that our list lacks; trace.json itself has all names
 }

@@ -274,7 +274,7 @@ func scattered(batches int, rows int64) bool {
 // compact rewrites a closed table in full batches, beside, and renames it. The
 // memory of b is used, which is empty.
 func compact(disk Disk, path string, b *batch, enc *encoder) error {
-	beside := path + ".new"
+	beside := path + besideSuffix
 	err := rewrite(disk, path, beside, b, enc)
 	if err == nil {
 		err = disk.Rename(beside, path)

@@ -15,12 +15,15 @@ import (
 // MetaFile is the file of a trace directory that says what it is.
 const MetaFile = "trace.json"
 
+// besideSuffix is of a file that is written beside another, to take its place.
+const besideSuffix = ".new"
+
 // A Disk is where a Writer writes: the file system, or a test's that is full.
 type Disk interface {
 	Mkdir(path string) error                     // of mode 0700; fails where path exists
 	Create(path string) (File, error)            // fails where path exists
-	Rename(from, to string) error                // replaces to
-	Remove(path string) error                    // a file
+	Rename(from, to string) error                // replaces to, where that is a file
+	Remove(path string) error                    // a file, or an empty directory
 	Overwrite(path string, content []byte) error // in place: needs no new block where it is no longer
 }
 
@@ -36,6 +39,7 @@ type WriterOptions struct {
 	BatchRows  int           // rows of a batch, at most and by default MaxBatchRows
 	FlushEvery time.Duration // after which an Event or Sample flushes; 0: only Flush does
 	Disk       Disk          // nil: the file system
+	Retain     Retention     // which parts stay; the zero value: all
 }
 
 // A Writer writes a trace directory. It is for one goroutine, its Defs too.
@@ -53,6 +57,7 @@ type Writer struct {
 	meta  Meta
 	opt   WriterOptions
 	disk  Disk
+	keep  *keeper // the disk too, where not every part stays; else nil
 	enc   *encoder
 	defs  *Defs
 	part  *partWriter
@@ -85,13 +90,17 @@ func create(dir string, meta Meta, opt WriterOptions, index int) (*Writer, error
 	if err != nil {
 		return nil, fmt.Errorf("make a compressor: %w", err)
 	}
-	meta.Version = Version
+	meta.Version, meta.Since = Version, 0
 	if meta.APIs, err = theirs(meta.APIs); err != nil {
 		enc.Close()
 		return nil, fmt.Errorf("create a trace: %w", err)
 	}
 	w := &Writer{dir: dir, meta: meta, opt: opt, disk: opt.Disk, enc: enc, defs: NewDefs(), index: index}
 	w.defs.track = true
+	if opt.Retain != (Retention{}) {
+		w.keep = newKeeper(opt.Disk, dir, opt.Retain)
+		w.disk = w.keep
+	}
 	if opt.FlushEvery > 0 {
 		w.last = time.Now()
 	}
@@ -188,6 +197,7 @@ func (w *Writer) Flush() error {
 		return w.fail(err)
 	}
 	w.flushes++
+	w.retained()
 	return nil
 }
 
@@ -213,6 +223,10 @@ func (w *Writer) rotateTo(index int, checkpoint []Event) error {
 		return w.fail(err)
 	}
 	w.part = next
+	if n := len(checkpoint); w.keep != nil && n > 0 {
+		w.keep.began(checkpoint[n-1].Time)
+		w.keep.expire(checkpoint[n-1].Time)
+	}
 	if err := w.Events(checkpoint); err != nil {
 		return err
 	}
@@ -253,6 +267,9 @@ func (w *Writer) Close(f func(*Meta)) error {
 		ending = EndFailed
 	}
 	w.meta.Ending = ending
+	if w.keep != nil {
+		w.meta.Since = w.keep.since()
+	}
 	if f != nil {
 		f(&w.meta)
 	}
@@ -299,7 +316,7 @@ func (w *Writer) writeMeta() error {
 	}
 	b = append(b, '\n')
 	path := filepath.Join(w.dir, MetaFile)
-	beside := path + ".new"
+	beside := path + besideSuffix
 	err = func() error {
 		w.disk.Remove(beside) // of an earlier failure
 		f, err := w.disk.Create(beside)

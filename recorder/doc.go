@@ -14,7 +14,7 @@
 //	intern.go     definitions to the trace's own ids        lines.go    Python's line tables
 //	fold.go       a record to an Event, scopes, the live set, checkpoints
 //	nest.go       which scope is a thread's innermost
-//	write.go      pages to format.Writer
+//	write.go      pages to format.Writer          retain.go   how parts divide a bound
 //	launch.go     a command, its signals and its status     spawn.go    its fork and exec
 //	late.go       a source that takes a while to open
 //	sweep.go      what killed recorders left

@@ -36,6 +36,7 @@ type drain struct {
 	events    [64]syscall.EpollEvent // of the latest look
 	out       *round
 	handed    format.Time // when the round before went to fold
+	rounds    int64       // that have gone to it
 	fullest   int         // 64ths of its lane, of what a turn found in any
 	newborn   bool        // that turn took in a lane
 	nextLane  int32
@@ -114,6 +115,7 @@ func (d *drain) handOver(now format.Time) {
 	select {
 	case d.s.rounds <- d.out:
 		d.out, d.handed = &round{}, now
+		d.rounds++
 	default:
 	}
 }
@@ -256,8 +258,10 @@ func (d *drain) copy(l *lane) (taken int, err error) {
 }
 
 // room is a buffer with room for any record, nil when fold has too many unread.
-// The laggard gets one beyond that: everything fold holds may be younger than
-// what this lane still has, and then only reading it lets fold go on.
+// The laggard gets one beyond that once fold is through with every round: then
+// all that it holds is younger than what this lane still has, and only reading
+// that lets it go on. Before, a lane that is merely faster than fold would fill
+// the memory.
 func (d *drain) room(laggard bool) *buffer {
 	if b := d.current; b != nil {
 		if len(b.bytes)-b.used >= bufferTail {
@@ -266,7 +270,7 @@ func (d *drain) room(laggard bool) *buffer {
 		d.current = nil
 		d.s.release(b)
 	}
-	d.current = d.s.buffer(laggard)
+	d.current = d.s.buffer(laggard && d.s.through.Load() == d.rounds)
 	return d.current
 }
 
@@ -319,6 +323,7 @@ func (d *drain) finish() {
 		}
 		d.s.rounds <- d.out
 		d.out = &round{}
+		d.rounds++
 		time.Sleep(paceLeast)
 	}
 	for _, l := range append([]*lane(nil), d.lanes...) {

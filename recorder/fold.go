@@ -120,6 +120,7 @@ func (f *fold) run() {
 				return
 			}
 			f.round(r)
+			f.s.through.Add(1)
 		}
 		f.s.holds.Store(f.order.peek() != nil || len(f.asks) > 0)
 	}
@@ -392,12 +393,18 @@ func (f *fold) handOver() {
 
 // rotationDue: a part is full or old, and its events are worth a checkpoint:
 // four times the rows of the last one, or a trace of many live blocks and few
-// events would consist of checkpoints.
+// events would consist of checkpoints. Where parts must fit a bound, a quarter
+// of the rows has to do.
 func (f *fold) rotationDue() bool {
 	o := &f.s.opt
-	full := o.RotateSize > 0 && f.s.write.size(f.part) >= o.RotateSize
+	size := f.s.write.size(f.part)
+	full := o.RotateSize > 0 && size >= o.RotateSize
 	old := o.RotateEvery > 0 && time.Duration(ring.Now()-f.partBegan) >= o.RotateEvery
-	return (full || old) && f.sinceRotate > 0 && f.sinceRotate >= 4*f.checkpoint
+	worth := 4 * f.checkpoint
+	if most := o.Writer.Retain.Bytes / bulkyPart; most > 0 && size >= most {
+		full, worth = true, f.checkpoint/4
+	}
+	return (full || old) && f.sinceRotate > 0 && f.sinceRotate >= worth
 }
 
 // answer calls the Views whose past is complete.

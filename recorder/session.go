@@ -31,8 +31,8 @@ type Options struct {
 	Meta        format.Meta   // what the caller knows: Tool, Command, Options, Driver, NVML, Simulated
 	Wait        bool          // a full lane holds its thread instead of refusing the record
 	WaitBudget  time.Duration // for how long in a second; default the whole second, so that nothing is lost
-	RotateSize  int64         // bytes of a part after which the next begins; 0 never
-	RotateEvery time.Duration // age of a part after which the next begins; 0 never
+	RotateSize  int64         // bytes of a part after which the next begins; 0 never, or by Writer.Retain
+	RotateEvery time.Duration // age of a part after which the next begins; 0 never, or by Writer.Retain
 	Sources     []Source
 	Late        Late              // one more source, which is not waited for
 	SocketDir   string            // where to make the socket's directory; default the user's runtime directory, else a temporary one
@@ -65,6 +65,7 @@ type Session struct {
 
 	inflight atomic.Int64 // bytes of buffers not returned
 	buffers  sync.Pool
+	through  atomic.Int64 // rounds that fold has passed on as far as it may
 	turns    atomic.Int64
 	holds    atomic.Bool  // fold has something for a later watermark
 	unread   atomic.Bool  // there are readings that fold has not taken
@@ -102,6 +103,7 @@ func Start(opt Options) (*Session, error) {
 	if opt.flushEvery <= 0 {
 		opt.flushEvery = flushEvery
 	}
+	queue := opt.retain()
 	if opt.Say == nil {
 		opt.Say = func(string) {}
 	}
@@ -109,7 +111,7 @@ func Start(opt Options) (*Session, error) {
 		opt:      opt,
 		stop:     make(chan struct{}),
 		rounds:   make(chan *round, 8),
-		pages:    make(chan *page, 64),
+		pages:    make(chan *page, queue),
 		asks:     make(chan ask, 16),
 		folded:   make(chan struct{}),
 		done:     make(chan struct{}),

@@ -1,6 +1,8 @@
 package recorder
 
 import (
+	"time"
+
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
 )
@@ -8,12 +10,13 @@ import (
 // A Summary is what a recording amounted to, for the words after a command.
 type Summary struct {
 	Stats   format.Stats
-	Devices []DevicePeak // those that were used
-	Failed  int64        // allocations that failed, for whatever reason
-	Told    int64        // requests for device memory that failed, each once: the program was told
-	Retried int64        // requests that were refused and that a retry then got
-	Top     format.Frame // where most of the memory live at about the largest peak came from
-	TopSize int64        // bytes it held then; 0: nothing was ever live
+	Devices []DevicePeak  // those that were used
+	Failed  int64         // allocations that failed, for whatever reason
+	Told    int64         // requests for device memory that failed, each once: the program was told
+	Retried int64         // requests that were refused and that a retry then got
+	Top     format.Frame  // where most of the memory live at about the largest peak came from
+	TopSize int64         // bytes it held then; 0: nothing was ever live
+	Since   time.Duration // of the start, when the oldest part begins that was retained; 0 where all were
 }
 
 // A DevicePeak is the largest use of one device.
@@ -84,6 +87,9 @@ func (f *fold) summary() Summary {
 	}
 	for _, p := range f.state.Processes() {
 		s.Failed += p.Failed
+	}
+	if m := f.s.write.w.Meta(); m.Since > 0 {
+		s.Since = time.Duration(m.Since - m.Monotonic)
 	}
 	top := &f.top[format.LayerPool]
 	if top.size == 0 {

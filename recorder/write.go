@@ -88,6 +88,7 @@ type write struct {
 	w       *format.Writer
 	part    atomic.Uint64 // for fold, which decides when a part is full: its number and bytes, see size
 	err     error
+	told    bool // that the bound on bytes is exceeded
 }
 
 // A part's number and size in one word, so that fold never takes the size of the
@@ -140,6 +141,7 @@ func (w *write) run() {
 		}
 		if w.err == nil {
 			w.grown(w.w.PartIndex(), w.w.PartBytes())
+			w.tooTight()
 		}
 	}
 }
@@ -219,6 +221,9 @@ func (w *write) close(f func(*format.Meta)) error {
 		}
 		m.Stats = s.fold.stats
 		m.End = ring.Now()
+		if text := w.overfull(); text != "" {
+			m.Reason = text
+		}
 		s.mu.Lock()
 		for _, r := range s.reasons {
 			if m.NoSamples != "" {

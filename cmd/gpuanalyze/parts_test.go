@@ -19,8 +19,13 @@ import (
 // overlapping scopes; VMM memory; failures; samples.
 func writeRandom(t *testing.T, seed int64, every int) string {
 	t.Helper()
+	return writeRandomRetaining(t, seed, every, format.Retention{})
+}
+
+func writeRandomRetaining(t *testing.T, seed int64, every int, retain format.Retention) string {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "random.gpurec")
-	w, err := format.Create(dir, format.Meta{Command: []string{"random"}, Monotonic: 1000}, format.WriterOptions{})
+	w, err := format.Create(dir, format.Meta{Command: []string{"random"}, Monotonic: 1000}, format.WriterOptions{Retain: retain})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/gpurec/gpurec/cuda"
+	"github.com/gpurec/gpurec/format"
 )
 
 // environment gives every flag that was not typed the value of its variable:
@@ -95,6 +97,36 @@ func (s *size) String() string {
 }
 
 func (s *size) Type() string { return "size" }
+
+// minRetain holds a few parts, with all that is on its way to them.
+const minRetain = 16 << 20
+
+// A retention is a size or a time. 10m is a time: MiB are written 10M or 10MiB.
+type retention struct{ format.Retention }
+
+func (r *retention) Set(text string) error {
+	r.Retention = format.Retention{}
+	var err error
+	if r.Time, err = time.ParseDuration(text); err == nil {
+		return nil
+	}
+	var n size
+	if n.Set(text) != nil {
+		return fmt.Errorf("%q is neither a size like 2GiB nor a time like 30m", text)
+	}
+	r.Bytes = int64(n)
+	return nil
+}
+
+func (r *retention) String() string {
+	if r.Time != 0 {
+		return r.Time.String()
+	}
+	n := size(r.Bytes)
+	return n.String()
+}
+
+func (r *retention) Type() string { return "size|time" }
 
 // powerOfTwo is the least one that is not smaller.
 func powerOfTwo(n int64) int64 {

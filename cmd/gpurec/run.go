@@ -31,8 +31,12 @@ Exit: the command's own status, 128+signal for a signal; 127 the command is not
 there, 126 it cannot be run, 125 gpurec itself failed and the command was not
 started.
 
+With --retain a job of any length records in bounded space: the oldest parts of
+the trace go, the newest answer alone, and every report says since when they do.
+
 Examples:
   gpurec run -- python train.py --epochs 3
+  gpurec run --retain 2GiB -o last.gpurec -- python serve.py
   gpurec run -o train.gpurec --stacks none -- ./a.out
   torchrun --nproc-per-node 8 --no-python gpurec run -o 'rank%r.gpurec' -- python train.py
   GPUREC_OUTPUT=/scratch/%h-%p.gpurec gpurec run -- ./job.sh
@@ -52,6 +56,7 @@ type settings struct {
 	onFull      choice
 	rotateSize  size
 	rotateEvery time.Duration
+	retain      retention
 	simulate    int
 	noPython    bool
 	verbose     bool
@@ -72,6 +77,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	f.Var(&o.onFull, "on-full", "what a full buffer does: drop and count, or let the thread wait")
 	f.Var(&o.rotateSize, "rotate-size", "begin a new part of the trace after so many bytes, 0 never")
 	f.DurationVar(&o.rotateEvery, "rotate-every", 0, "begin a new part of the trace after this time, 0 never")
+	f.Var(&o.retain, "retain", "keep the newest parts of the trace, in so many bytes of disk or of so much time at least (10m is minutes, 10MiB bytes); parts are then an eighth of the bytes, a quarter of the time; 0 keeps all")
 	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU in front of the real one, with 2 devices or =N")
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
 	f.BoolVar(&o.noPython, "no-python", false, "keep gpurec's Python package off the path: CuPy's pool is then not seen, and import gpurec fails")
@@ -107,6 +113,12 @@ func (o *settings) check() error {
 		return fmt.Errorf("--sample-interval %v: want 1ms or more, or 0", o.interval)
 	case o.rotateEvery < 0:
 		return fmt.Errorf("--rotate-every %v: want a positive time, or 0 for never", o.rotateEvery)
+	case o.retain.Bytes != 0 && o.retain.Bytes < minRetain:
+		return fmt.Errorf("--retain %s: want %d MiB or more", o.retain.String(), minRetain>>20)
+	case o.retain.Time != 0 && o.retain.Time < time.Second:
+		return fmt.Errorf("--retain %s: want 1s or more", o.retain.String())
+	case o.retain.Bytes > 0 && int64(o.rotateSize) > o.retain.Bytes/4:
+		return fmt.Errorf("--rotate-size %s: want a quarter of --retain %s at most, or nothing", o.rotateSize.String(), o.retain.String())
 	case o.quiet && o.verbose:
 		return errors.New("--quiet and --verbose exclude each other")
 	}
@@ -171,6 +183,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		RotateSize:  int64(o.rotateSize),
 		RotateEvery: o.rotateEvery,
 		Say:         say,
+		Writer:      format.WriterOptions{Retain: o.retain.Retention},
 	}
 	defer sampled(&opt, sim, o.interval)()
 	session, err := recorder.Start(opt)
@@ -193,7 +206,11 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 	summary, err := session.Close(func(m *format.Meta) {
 		m.Status = &status
 		m.Stats.CPUNanos = cpuTime()
-		m.Reason = outlived(left)
+		if reason := outlived(left); reason != "" && m.Reason != "" {
+			m.Reason += "; " + reason
+		} else if reason != "" {
+			m.Reason = reason
+		}
 	})
 	if err != nil {
 		fmt.Fprintf(stderr, "gpurec: %s\n", printable(err.Error()))

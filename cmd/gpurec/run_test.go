@@ -147,6 +147,12 @@ func TestStatus(t *testing.T) {
 		{"a flag with an escape", []string{"run", "--a\x1b[31m", "--", "true"}, 125, `unknown flag: --a\x1b[31m;`},
 		{"too many devices", []string{"run", "--simulate-gpu=17", "--", "true"}, 125, "gpurec: --simulate-gpu 17: want 1 to 16 devices, or 0 for none; see"},
 		{"a negative age", []string{"run", "--rotate-every=-1s", "--", "true"}, 125, "gpurec: --rotate-every -1s: want a positive time, or 0 for never; see"},
+		{"retained in bytes", []string{"run", "--retain", "16MiB", "--", "true"}, 0, ""},
+		{"retained for a time", []string{"run", "--retain", "10m", "--", "true"}, 0, ""},
+		{"too little to retain", []string{"run", "--retain", "1MiB", "--", "true"}, 125, "gpurec: --retain 1MiB: want 16 MiB or more; see"},
+		{"too short to retain", []string{"run", "--retain", "10ms", "--", "true"}, 125, "gpurec: --retain 10ms: want 1s or more; see"},
+		{"retained neither nor", []string{"run", "--retain", "10 parts", "--", "true"}, 125, `"10 parts" is neither a size like 2GiB nor a time like 30m; see`},
+		{"parts too large for the bound", []string{"run", "--retain", "1GiB", "--rotate-size", "512MiB", "--", "true"}, 125, "want a quarter of --retain 1GiB at most, or nothing; see"},
 		{"no such thing", []string{"recrod"}, 2, "gpurec run -- recrod"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unicode"
 	"unicode/utf8"
 	"unsafe"
@@ -63,7 +64,11 @@ func words(w io.Writer, path string, s recorder.Summary) {
 	if s.TopSize > 0 {
 		fmt.Fprintf(w, "gpurec: top holder near the peak: %s, %s\n", printable(s.Top.String()), format.Bytes(s.TopSize))
 	}
-	fmt.Fprintf(w, "gpurec: %s events, %s lost\n", grouped(s.Stats.Events), grouped(s.Stats.Lost))
+	kept := ""
+	if s.Since > 0 {
+		kept = fmt.Sprintf("; those since %s are kept", s.Since.Round(time.Microsecond))
+	}
+	fmt.Fprintf(w, "gpurec: %s events, %s lost%s\n", grouped(s.Stats.Events), grouped(s.Stats.Lost), kept)
 	fmt.Fprintf(w, "gpurec: trace %s; next: gpuanalyze %s %s\n", printable(path), next, printable(shellWord(path)))
 }
 
