@@ -33,6 +33,8 @@ try:
 except ImportError:
     pyarrow = None
 
+DICTIONARY = os.path.join(ROOT, "format", "tables.md")  # GPUREC_UPDATE=1 rewrites it
+
 TWIN = """gpurec 1
 meta start=2026-11-30T10:00:00.000000001Z start_monotonic=1000 end_monotonic=9000 command=python
 device 0 uuid="GPU-a" name="H200" total=150754820096 nvml=0
@@ -59,6 +61,23 @@ part 9
 1550 CheckpointEnd process=0 size=2
 1600 Free process=1 thread=11 seq=6 api=cuMemFree_v2 address=0x30
 """
+
+
+def dictionary(trace):
+    """The data dictionary: what the schemas of a trace's files say of themselves."""
+    out = ["# The tables of a part", "", "From the schemas' own metadata; `cuda/python/tests/test_trace.py` holds it to them."]
+    out += ["Every part has these files, Arrow IPC with zstd, without nulls; `gpurec.open` and `gpuanalyze export` join them."]
+    tables = ("events", "samples", "processes", "devices", "stacks", "frames", "names")
+    for table in tables:
+        with pyarrow.OSFile(os.path.join(trace, "00000", table + ".arrow")) as f:
+            schema = pyarrow.ipc.open_file(f).schema
+        out += ["", "## %s.arrow: %s" % (table, schema.metadata[b"doc"].decode()), ""]
+        out += ["| column | type | unit | meaning |", "|---|---|---|---|"]
+        for field in schema:
+            said = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
+            meaning = "; ".join(said[k].replace(" ", ", ") if k == "values" else said[k] for k in ("doc", "values") if said.get(k))
+            out.append("| `%s` | %s | %s | %s |" % (field.name, field.type, said.get("unit", ""), meaning.replace("|", "\\|")))
+    return "\n".join(out) + "\n"
 
 
 def quiet(table):
@@ -174,6 +193,15 @@ class TestTables(unittest.TestCase):
         os.mkdir(trace)
         shutil.copy(os.path.join(TRAIN, "trace.json"), trace)
         return trace
+
+    def test_dictionary(self):
+        text = dictionary(self.traces[-1])
+        if os.environ.get("GPUREC_UPDATE"):
+            with open(DICTIONARY, "w", encoding="utf-8") as f:
+                f.write(text)
+        with open(DICTIONARY, encoding="utf-8") as f:
+            self.assertEqual(f.read(), text)
+        self.assertGreater(text.count("| byte |"), 10)
 
     def test_devices(self):
         t = gpurec.open(TRAIN)
