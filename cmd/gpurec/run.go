@@ -39,7 +39,7 @@ Examples:
   gpurec run --retain 2GiB -o last.gpurec -- python serve.py
   gpurec run -o train.gpurec --stacks none -- ./a.out
   torchrun --nproc-per-node 8 --no-python gpurec run -o 'rank%r.gpurec' -- python train.py
-  GPUREC_OUTPUT=/scratch/%h-%p.gpurec gpurec run -- ./job.sh
+  GPUREC_OUTPUT=/scratch/%h-%p-%t.gpurec gpurec run -- ./job.sh
 `
 
 // grace is how long the command's children may outlive it and still be recorded:
@@ -69,7 +69,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	o.stacks = choice{"auto", []string{"auto", "none", "python"}}
 	o.onFull = choice{"drop", []string{"drop", "wait"}}
 	o.laneSize = format.DefaultLane
-	f.StringVarP(&o.output, "output", "o", "", "trace to make; %h host, %p process, %t time, %r rank (default COMMAND-HOST-PID-TIME.gpurec)")
+	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (default COMMAND-HOST-PID-TIME.gpurec)")
 	f.Var(&o.stacks, "stacks", "whose frames to record; native ones are not recorded yet")
 	f.IntVar(&o.maxFrames, "max-frames", 128, "frames of a stack, the innermost ones")
 	f.DurationVar(&o.interval, "sample-interval", 10*time.Millisecond, "between readings of NVML, 0 for none")

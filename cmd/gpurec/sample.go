@@ -49,7 +49,7 @@ func sample(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 	var o sampleSettings
 	f := pflag.NewFlagSet("sample", pflag.ContinueOnError)
 	f.SortFlags = false
-	f.StringVarP(&o.output, "output", "o", "", "trace to make; %h host, %p process, %t time, %r rank (default sample-HOST-PID-TIME.gpurec)")
+	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (default sample-HOST-PID-TIME.gpurec)")
 	f.DurationVar(&o.interval, "sample-interval", nvml.DefaultInterval, "between readings")
 	f.DurationVar(&o.duration, "duration", 0, "end after this time, 0 when interrupted")
 	f.IntVar(&o.simulate, "simulate-gpu", 0, "read gpurec's simulated GPU with so many devices")
