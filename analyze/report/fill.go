@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
 	"sort"
 	"strings"
 
@@ -76,7 +77,7 @@ func (r *Report) title() string {
 	t := r.summary.Traces[0]
 	name := strings.Join(t.Meta.Command, " ")
 	if name == "" {
-		name = t.Path
+		name = filepath.Base(t.Path)
 	}
 	return analyze.Short(name)
 }

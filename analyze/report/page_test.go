@@ -63,7 +63,17 @@ func TestBrowserPages(t *testing.T) {
 			if b.call("Page.printToPDF", map[string]any{"printBackground": true}, &pdf); !strings.HasPrefix(pdf.Data, "JVBERi") {
 				t.Error("it does not print")
 			}
+			b.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
+			b.size(794, 1123) // A4
+			var wide, rows int
+			if b.eval("document.documentElement.scrollWidth", &wide); wide > 794 {
+				t.Errorf("the page is %d wide on paper of 794", wide)
+			}
+			if b.eval("[...document.querySelectorAll('tbody')].reduce((n, b) => Math.max(n, [...b.rows].filter((r) => r.getClientRects().length).length), 0)", &rows); rows == 0 || rows > 40 {
+				t.Errorf("a table has %d rows on paper", rows)
+			}
 			if *shots != "" {
+				b.shot(name + "-print.png")
 				b.file(name+".pdf", pdf.Data)
 			}
 			var bad int
@@ -231,8 +241,8 @@ part
 sample 500 device=0 total=100000000 used=1000000 free=90000000
 sample 500 device=1 total=100000000 used=2000000 free=80000000
 1000 Alloc thread=7 api=torch device=0 address=0x100000 size=40000000 stack=10
-1500 Alloc thread=7 api=torch device=1 address=0x100000 size=20000000 stack=10
+1500 Alloc thread=7 api=torch device=1 address=0x900000 size=20000000 stack=10
 sample 2000 device=0 total=100000000 used=41000000 free=50000000
 sample 2000 device=1 total=100000000 used=22000000 free=60000000
-3000 Free thread=7 api=torch address=0x100000 device=0
+3000 Free thread=7 api=torch address=0x100000
 `

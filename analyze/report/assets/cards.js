@@ -176,6 +176,9 @@ function leakCard(p) {
   return out;
 }
 
+// started is when the recording began; a twin that nobody dated has the year 1.
+const started = (m) => (m.start && !m.start.startsWith("0001-") ? m.start : "");
+
 function notes() {
   const n = list(page.completeness.notes);
   return n.length ? el("ul", { class: "plain" }, n.map((s) => el("li", {}, s))) : "";
@@ -183,9 +186,9 @@ function notes() {
 
 function recording(t) {
   const s = t.summary, m = s.meta;
-  return [facts(["trace", el("code", {}, t.path)], list(m.command).length && ["command", el("code", {}, m.command.join(" "))], m.host && ["host", m.host], m.start && ["start", m.start],
+  return [facts(["trace", el("code", {}, t.path)], list(m.command).length && ["command", el("code", {}, m.command.join(" "))], m.host && ["host", m.host], started(m) && ["start", started(m)],
     ["ended", (m.ending || "unknown") + (m.status !== undefined && m.status !== null ? ", exit status " + m.status : "") + (m.reason ? ": " + m.reason : "")],
-    m.driver && ["driver", m.driver + (m.nvml ? ", NVML " + m.nvml : "")], ["recorded by", m.tool], ["events", grouped(big(s.events)) + ", lost " + grouped(big(s.lost))],
+    m.driver && ["driver", m.driver + (m.nvml ? ", NVML " + m.nvml : "")], m.tool && ["recorded by", m.tool], ["events", grouped(big(s.events)) + ", lost " + grouped(big(s.lost))],
     ["samples", grouped(big(s.samples)) + (s.no_samples ? ": " + s.no_samples : "")]),
   table([{ key: "pid", title: "process", kind: "text", plain: true }, { key: "command", title: "command", kind: "text" }, { key: "used", title: "peak used", kind: "bytes", bar: true }, { key: "acquired", title: "peak acquired", kind: "bytes" }, { key: "live", title: "live at its end", kind: "bytes" }, { key: "failed", title: "failed", kind: "count" }, { key: "status", title: "status", kind: "text", plain: true }],
     list(s.processes).map((p) => ({ pid: p.pid + (p.rank !== undefined ? " rank " + p.rank : ""), command: p.command, used: big(p.peak_used.bytes), acquired: big(p.peak_acquired.bytes), live: big(p.live_at_end), failed: big(p.failed_allocations), status: p.status === undefined ? "–" : p.status })), { sort: "used", caption: "processes" }),

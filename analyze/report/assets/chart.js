@@ -170,11 +170,12 @@ function timeAxis(picture, view, bottom) {
   const wide = plotWidth(picture), many = Math.max(2, Math.floor(wide / 110));
   let step = 10 ** Math.ceil(Math.log10((view.to - view.from) / many));
   for (const part of [5, 2]) if ((view.to - view.from) / (step / part) <= many) { step /= part; break; }
-  const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(step / 1e9) + 1e-9)));
+  const [unit, one] = view.to - view.from >= 1e9 ? ["s", 1e9] : view.to - view.from >= 1e6 ? ["ms", 1e6] : ["µs", 1e3];
+  const digits = Math.max(0, Math.min(3, -Math.floor(Math.log10(step / one) + 1e-9)));
   for (let t = Math.ceil(view.from / step) * step; t <= view.to; t += step) {
     const x = xOf(view, picture, t);
     picture.append(svg("path", { class: "grid", d: `M${x} ${bottom}v4` }));
-    if (x < room.left + wide - 8) picture.append(label(x, bottom + 17, (t / 1e9).toFixed(digits) + " s", "middle"));
+    if (x < room.left + wide - 8) picture.append(label(x, bottom + 17, (t / one).toFixed(digits) + " " + unit, "middle"));
   }
 }
 

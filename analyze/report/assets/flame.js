@@ -63,7 +63,7 @@ function flameGraph() {
     found.textContent = hits ? `${hits.count === 0 ? "no line matches" : plural(BigInt(hits.count), "place") + " with " + human(hits.bytes) + " (" + grouped(hits.bytes) + "), " + percent(hits.bytes, t.total)}` : "";
     canvas.style.height = (Math.max(...boxes.map((b) => b.row), 0) + 1) * rowHeight + 2 + "px";
     canvas.replaceChildren(...boxes.map((b, i) => box(b, i, t, matches(b.node))));
-    if (t.total === 0n) canvas.replaceChildren(el("p", { class: "dim" }, "  nothing"));
+    canvas.hidden = t.total === 0n;
     tell(state.root, t);
   }
   function box(b, i, t, found) {
@@ -108,7 +108,6 @@ function flameGraph() {
   }
 
   show(state.view);
-  new ResizeObserver(() => canvas.classList.toggle("narrow", canvas.clientWidth < 500)).observe(canvas);
   const legend = el("p", { class: "dim" }, [["o", "own code (inferred from file names)"], ["i", "installed code"], ["n", "native"], ["t", "thread or label"], ["r", "smaller ones, summed up"]]
     .map(([k, w]) => el("span", {}, el("i", { class: "swatch " + k }), w + "   ")));
   const body = el("div", {}, el("div", { class: "controls" }, pick, sliderBox, curves, search, out), title, canvas, detail, found, legend);

@@ -29,7 +29,7 @@ function head() {
   document.getElementById("top").append(
     el("div", { class: "headline" }, el("div", {}, el("h1", {}, page.title),
       el("p", { class: "dim" }, [
-        m.host ? "on " + m.host : "", m.start ? m.start.replace("T", " ").replace(/(\.\d+)?Z$/, " UTC") : "", end ? span(big(end)) + " long" : "",
+        m.host ? "on " + m.host : "", started(m).replace("T", " ").replace(/(\.\d+)?Z$/, " UTC"), end ? span(big(end)) + " long" : "",
         several ? plural(BigInt(page.traces.length + (page.traces_left_out || 0)), "trace") : "", m.driver ? "driver " + m.driver : "", m.simulated ? "simulated GPU" : "",
       ].filter(Boolean).join(" · "))), el("div", { class: "controls" }, theme())),
     el("p", {}, el("span", { class: "badge " + (c.complete ? "good" : "bad"), id: "complete" }, c.complete ? "✓ complete" : "! partial"),
@@ -84,7 +84,7 @@ function main() {
   if (page.traces.some((t) => t.names.length)) section("contexts", "Contexts", each(contextTables));
   section("devices", "Devices", each(deviceTables));
   if (page.traces.some((t) => t.peaks.length)) section("peak", "What the peak was made of", each(peakParts));
-  section("leaks", "Leaks", each(leakCards));
+  if (page.traces.some((t) => list(t.leaks.processes).length)) section("leaks", "Leaks", each(leakCards));
   section("recording", "The recording", notes(), each(recording));
   if (page.traces_left_out) document.getElementById("main").append(el("p", {}, plural(BigInt(page.traces_left_out), "more trace") + " left out of this page."));
   document.getElementById("foot").append("Made by " + page.tool + " report. This file loads nothing; every number is exact, and what is left out of a list is summed up in its last row.");

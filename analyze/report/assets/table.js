@@ -13,6 +13,9 @@ const cells = {
   },
 };
 
+// onPaper is how many rows are printed; page.css hides the others.
+const onPaper = 40;
+
 // table makes one of columns {key, title, kind, bar, hint} and rows. A row may have
 // rest, and depth for its name's indent.
 function table(columns, rows, { sort, filter, caption } = {}) {
@@ -60,7 +63,8 @@ function table(columns, rows, { sort, filter, caption } = {}) {
   }
   fill();
   const box = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, el("table", {}, el("thead", {}, el("tr", {}, heads)), body));
-  if (!filter || rows.length < 8) return box;
+  const paper = rows.length > onPaper ? el("p", { class: "onpaper dim" }, "The first " + onPaper + " of " + rows.length + " rows; the page has all on the screen.") : "";
+  if (!filter || rows.length < 8) return paper ? el("div", {}, box, paper) : box;
   const input = el("input", { type: "search", placeholder: "filter rows", "aria-label": "filter rows of " + caption, input: () => { words = input.value.toLowerCase(); fill(); } });
-  return el("div", {}, el("div", { class: "controls" }, input), box);
+  return el("div", {}, el("div", { class: "controls" }, input), box, paper);
 }
