@@ -64,6 +64,7 @@ type Exporter struct {
 	format string // of the files
 	single bool
 	sql    bool
+	by     []string
 	files  []*os.File
 	tables []table
 
@@ -80,9 +81,13 @@ type Exporter struct {
 	row eventRow
 }
 
-// Create begins an export in the named format, or for DuckDB.
-func Create(out, format string) (*Exporter, error) {
-	x := &Exporter{format: format, sql: format == DuckDB, single: strings.HasSuffix(out, "."+format)}
+// Partitions are the columns that tables can be partitioned by.
+var Partitions = []string{"trace", "process", "pid", "rank", "device"}
+
+// Create begins an export in the named format, or for DuckDB. Its large tables
+// are partitioned by those of the columns that they have.
+func Create(out, format string, by ...string) (*Exporter, error) {
+	x := &Exporter{format: format, sql: format == DuckDB, single: strings.HasSuffix(out, "."+format), by: by}
 	if x.sql {
 		x.format, x.single = "parquet", false
 	}
@@ -92,6 +97,9 @@ func Create(out, format string) (*Exporter, error) {
 	}
 	if !known {
 		return nil, fmt.Errorf("%q: no such format", format)
+	}
+	if len(by) > 0 && (x.single || x.sql) {
+		return nil, fmt.Errorf("%s: one file, and what SQL loads, cannot be partitioned", out)
 	}
 	var err error
 	if x.place, err = newPlace(out); err != nil {
@@ -106,27 +114,27 @@ func Create(out, format string) (*Exporter, error) {
 
 // open makes the tables, in the order in which they are counted.
 func (x *Exporter) open() (err error) {
-	x.events = add(x, "events", eventColumns, &err)
+	x.events = add(x, "events", true, eventColumns, &err)
 	if x.single {
 		return err
 	}
-	x.samples = add(x, "samples", sampleColumns, &err)
-	x.scopes = add(x, "scopes", scopeColumns, &err)
-	x.allocations = add(x, "allocations", allocationColumns, &err)
-	x.failures = add(x, "failures", failureColumns, &err)
-	x.devices = add(x, "devices", deviceColumns, &err)
-	x.processes = add(x, "processes", processColumns, &err)
-	x.traces = add(x, "traces", traceColumns, &err)
+	x.samples = add(x, "samples", true, sampleColumns, &err)
+	x.scopes = add(x, "scopes", true, scopeColumns, &err)
+	x.allocations = add(x, "allocations", true, allocationColumns, &err)
+	x.failures = add(x, "failures", true, failureColumns, &err)
+	x.devices = add(x, "devices", false, deviceColumns, &err)
+	x.processes = add(x, "processes", false, processColumns, &err)
+	x.traces = add(x, "traces", false, traceColumns, &err)
 	return err
 }
 
 // add makes a table, if err is nil still.
-func add[R any](x *Exporter, name string, cols []column[R], err *error) *writer[R] {
+func add[R any](x *Exporter, name string, large bool, cols []column[R], err *error) *writer[R] {
 	if *err != nil {
 		return nil
 	}
-	w, e := newWriter(name, cols, func(b *batch) (sink, error) {
-		f, err := x.create(name + "." + x.format)
+	file := func(path string, b *batch) (sink, error) {
+		f, err := x.create(path + name + "." + x.format)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +145,12 @@ func add[R any](x *Exporter, name string, cols []column[R], err *error) *writer[
 			}
 		}
 		return nil, fmt.Errorf("no format %q", x.format)
-	})
+	}
+	if w := newPartitioned(name, cols, x.by, func(path string, b *batch) (sink, error) { return file(name+"/"+path, b) }); large && len(w.by) > 0 {
+		x.tables = append(x.tables, w)
+		return w
+	}
+	w, e := newWriter(name, cols, func(b *batch) (sink, error) { return file("", b) })
 	*err = e
 	x.tables = append(x.tables, w)
 	return w

@@ -31,7 +31,11 @@ func newPlace(out string) (*place, error) {
 }
 
 func (p *place) create(name string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(p.dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	path := filepath.Join(p.dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 }
 
 // nameFile gives the file of that name in the place the place's own name.

@@ -1,6 +1,13 @@
 package export
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // A kind of column. All numbers are kept as the bits of an int64 until a sink
 // writes them in their own width, so that a row is filled one way for every
@@ -58,13 +65,18 @@ type sink interface {
 	close() error // writes what is left; the file is whole only after it
 }
 
-// A writer fills batches from rows and passes them to a sink.
+// A writer fills batches from rows and passes them to a sink, or rows to the
+// writers of the partitions they belong to.
 type writer[R any] struct {
 	cols              []column[R]
 	b                 batch
 	out               sink
 	rows              int64
 	maxRows, maxBytes int // of a batch
+
+	by    []column[R] // what it is partitioned by, which then stands in paths alone
+	parts map[string]*writer[R]
+	open  func(path string, b *batch) (sink, error)
 }
 
 func newWriter[R any](table string, cols []column[R], open func(*batch) (sink, error)) (*writer[R], error) {
@@ -77,7 +89,58 @@ func newWriter[R any](table string, cols []column[R], open func(*batch) (sink, e
 	return w, err
 }
 
+// newPartitioned returns a writer with a file for each value of some of the
+// columns, in directories COLUMN=VALUE as Hive has them.
+func newPartitioned[R any](table string, cols []column[R], by []string, open func(path string, b *batch) (sink, error)) *writer[R] {
+	w := &writer[R]{b: batch{table: table}, parts: map[string]*writer[R]{}, open: open}
+	for _, name := range by {
+		if i := slices.IndexFunc(cols, func(c column[R]) bool { return c.name == name }); i >= 0 {
+			w.by = append(w.by, cols[i])
+		}
+	}
+	for _, c := range cols {
+		if !slices.ContainsFunc(w.by, func(b column[R]) bool { return b.name == c.name }) {
+			w.cols = append(w.cols, c)
+		}
+	}
+	return w
+}
+
+// part is the writer of a row's partition.
+func (w *writer[R]) part(r R) (*writer[R], error) {
+	var path strings.Builder
+	for i := range w.by {
+		c := &w.by[i]
+		fmt.Fprintf(&path, "%s=", c.name)
+		if c.str != nil {
+			path.WriteString(url.PathEscape(c.str(r)))
+		} else {
+			path.WriteString(strconv.FormatInt(c.num(r), 10))
+		}
+		path.WriteByte('/')
+	}
+	p := w.parts[path.String()]
+	if p == nil {
+		var err error
+		p, err = newWriter(w.b.table, w.cols, func(b *batch) (sink, error) { return w.open(path.String(), b) })
+		if err != nil {
+			return nil, err
+		}
+		p.maxRows, p.maxBytes = batchRows/8, batchBytes/8 // there may be many
+		w.parts[path.String()] = p
+	}
+	return p, nil
+}
+
 func (w *writer[R]) add(r R) error {
+	if w.parts != nil {
+		p, err := w.part(r)
+		if err != nil {
+			return err
+		}
+		w.rows++
+		return p.add(r)
+	}
 	for i := range w.cols {
 		c, out := &w.cols[i], &w.b.cols[i]
 		if c.str != nil {
@@ -113,6 +176,13 @@ func (w *writer[R]) flush() error {
 }
 
 func (w *writer[R]) close() error {
+	if w.parts != nil {
+		var err error
+		for _, p := range w.parts {
+			err = errors.Join(err, p.close())
+		}
+		return err
+	}
 	err := w.flush()
 	if e := w.out.close(); err == nil && e != nil {
 		err = fmt.Errorf("write %s: %w", w.b.table, e)

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/analyze/export"
 	"github.com/gpurec/gpurec/analyze/export/stacks"
 )
 
@@ -28,7 +30,8 @@ with the trace's name as a column. Every event has its time on the wall clock an
 since the start, words in place of numbers, file, line and function of its
 innermost frame and the whole stack, its scope's path, process, command and
 device, and what was live after it. Nothing is null: unknown is -1, 0 or the
-empty text.
+empty text. With --partition the large tables are directories COLUMN=VALUE, which
+readers of Hive's partitions take as columns.
 
 duckdb is Parquet with schema.sql, views.sql and load.sql, which is both and the
 loading: the views total_by_line, live_at_end, peaks, peak_by_line,
@@ -54,6 +57,7 @@ stdout: -o -`,
 		examples: []string{
 			"gpuanalyze export train.gpurec -o train.parquet",
 			"gpuanalyze export rank0.gpurec rank1.gpurec --to arrow -o job",
+			"gpuanalyze export rank0.gpurec rank1.gpurec --to parquet --partition rank,device -o job",
 			"gpuanalyze export train.gpurec --to duckdb -o train   # cd train; duckdb trace.db < load.sql",
 			"gpuanalyze export train.gpurec -o train.pb.gz",
 			"gpuanalyze export rank0.gpurec rank1.gpurec -o job.pftrace",
@@ -70,6 +74,7 @@ func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 	a.StringVarP(&o.out, "output", "o", "", "`OUT`, which must not exist; - is stdout, where it is one file")
 	a.StringVar(&o.format, "to", "", "`FORMAT`; without it the ending of OUT says")
 	value := a.String("value", stacks.PeakSpace.String(), "of folded: the `VALUE` of each stack")
+	a.StringSliceVar(&o.by, "partition", nil, "tables: a file for each value of these `COLUMNS`: "+strings.Join(export.Partitions, ", "))
 	q, traces, err := a.query(args)
 	if err != nil {
 		return err
@@ -83,6 +88,9 @@ func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 	}
 	if a.Changed("value") && f.name != "folded" {
 		return usagef("--value is for --to folded: %s has them all", f.name)
+	}
+	if err := o.partition(f); err != nil {
+		return err
 	}
 	if a.json && o.out == "-" {
 		return usagef("--json and -o - both want stdout")
@@ -118,6 +126,22 @@ func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 		fmt.Fprintf(stderr, "%s: %s\n", analyze.Line(o.out), strings.Join(said, ", "))
 	}
 	return a.conclude(stderr, c)
+}
+
+// partition checks what tables are to be partitioned by.
+func (o *exportOptions) partition(f *exportFormat) error {
+	if len(o.by) == 0 {
+		return nil
+	}
+	if f.name == export.DuckDB || !f.tables || strings.HasSuffix(o.out, "."+f.name) {
+		return usagef("--partition is for a directory of tables: --to arrow, parquet, csv or jsonl, and an OUT without ending")
+	}
+	for _, by := range o.by {
+		if !slices.Contains(export.Partitions, by) {
+			return usagef("--partition %s: it is %s", by, strings.Join(export.Partitions, ", "))
+		}
+	}
+	return nil
 }
 
 // choose is the format that was asked for.

@@ -74,3 +74,26 @@ func TestExportExamples(t *testing.T) {
 		})
 	}
 }
+
+func TestExportPartitions(t *testing.T) {
+	tr := formattest.Text(t, traceText).Path()
+	out := filepath.Join(t.TempDir(), "out")
+	if code, _, stderr := command1(t, "export", tr, "--to", "csv", "--partition", "trace,device", "-o", out); code != 0 {
+		t.Fatalf("exit %d, %s", code, stderr)
+	}
+	b, err := os.ReadFile(filepath.Join(out, "events", "trace="+filepath.Base(tr), "device=0", "events.csv"))
+	if err != nil || !strings.HasPrefix(string(b), "row,timestamp,time_ns,") || strings.Count(string(b), "\n") < 2 {
+		t.Errorf("%v, %.200s", err, b)
+	}
+	for _, row := range []struct{ args, want string }{
+		{"--to csv --partition thread -o x", "--partition thread: it is trace, process, pid, rank, device"},
+		{"--partition rank -o x.csv", "--partition is for a directory of tables"},
+		{"--to duckdb --partition rank -o x", "--partition is for a directory of tables"},
+		{"--to pprof --partition rank -o x", "--partition is for a directory of tables"},
+	} {
+		code, _, stderr := command1(t, append([]string{"export", tr}, strings.Fields(row.args)...)...)
+		if code != exitUsage || !strings.Contains(stderr, row.want) {
+			t.Errorf("%s: exit %d, %s", row.args, code, stderr)
+		}
+	}
+}

@@ -27,6 +27,7 @@ type exportOptions struct {
 	format string
 	out    string
 	traces int
+	by     []string
 	value  stacks.Value
 	stdout io.Writer
 }
@@ -81,7 +82,7 @@ func exportFormatOf(out string) *exportFormat {
 }
 
 func makeTables(o *exportOptions) (*making, error) {
-	x, err := export.Create(o.out, o.format)
+	x, err := export.Create(o.out, o.format, o.by...)
 	if err != nil {
 		return nil, err
 	}

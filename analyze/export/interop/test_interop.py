@@ -27,6 +27,7 @@ import pandas
 import polars
 import pyarrow
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.ipc
 import pyarrow.json
 import pyarrow.parquet
@@ -286,6 +287,35 @@ class Interop(unittest.TestCase):
                 samples = os.path.join(self.work.name, f, "samples." + f)
                 n, used, _, _ = self.alike(samples, None, "used")
                 self.assertEqual((n, used), (self.x.samples, self.x.sampled))
+
+    def test_partitions(self) -> None:
+        out = os.path.join(self.work.name, "parts")
+        for f in FORMATS:
+            self.run_gpuanalyze("export", self.trace, "--to", f, "--partition", "rank,device", "-o", f"{out}-{f}")
+        whole = in_pandas(os.path.join(self.work.name, "parquet", "events.parquet"))
+        whole = whole[whole["kind"] == "Alloc"]
+        want = sorted((int(r), int(d), len(g), int(g["size"].sum())) for (r, d), g in whole.groupby(["rank", "device"]))
+        self.assertGreater(len(want), 1)
+        query = "select rank, device, count(*), sum(size)::bigint from {} where kind = 'Alloc' group by all"
+        events = f"{out}-parquet/events"
+        answers = {
+            "duckdb": duckdb.sql(query.format(f"read_parquet('{events}/**/*.parquet', hive_partitioning = true)")).fetchall(),
+            "duckdb, csv": duckdb.sql(query.format(f"read_csv('{out}-csv/events/**/*.csv', hive_partitioning = true)")).fetchall(),
+            "duckdb, jsonl": duckdb.sql(query.format(f"read_json('{out}-jsonl/events/**/*.jsonl', hive_partitioning = true)")).fetchall(),
+            "polars": polars.scan_parquet(events, hive_partitioning=True).sql(query.format("self")).collect().rows(),
+        }
+        for f, where in (("parquet", events), ("ipc", f"{out}-arrow/events")):
+            read = pyarrow.dataset.dataset(where, format=f, partitioning="hive").to_table()
+            answers[f"pyarrow, {f}"] = duckdb.sql(query.format("read")).fetchall()
+        d = pandas.read_parquet(events)
+        d = d[d["kind"] == "Alloc"]
+        answers["pandas"] = [(r, dev, len(g), g["size"].sum()) for (r, dev), g in d.groupby(["rank", "device"], observed=True)]
+        for name, got in answers.items():
+            self.assertEqual(sorted(tuple(map(int, row)) for row in got), want, name)
+        self.assertEqual(
+            [n for n in sorted(os.listdir(f"{out}-parquet")) if not n.startswith(("samples", "scopes"))],
+            ["allocations", "devices.parquet", "events", "processes.parquet", "traces.parquet"],
+        )
 
     def test_numbers_of_events(self) -> None:
         """seq as a part has it, where -1 is one more than the last of the same process and thread, is what an export writes out."""
