@@ -14,6 +14,7 @@ it reads the files here through pyarrow, which maps them.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import random
@@ -164,7 +165,7 @@ def in_pyarrow(path: str) -> pyarrow.Table:
         case "parquet":
             return pyarrow.parquet.read_table(path)
         case "csv":
-            return pyarrow.csv.read_csv(path, convert_options=pyarrow.csv.ConvertOptions(column_types=typed_schema(path), strings_can_be_null=False))
+            return pyarrow.csv.read_csv(path, parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True), convert_options=pyarrow.csv.ConvertOptions(column_types=typed_schema(path), strings_can_be_null=False))
         case "jsonl":
             return pyarrow.json.read_json(path, parse_options=pyarrow.json.ParseOptions(explicit_schema=typed_schema(path)))
     return arrow_table(path)
@@ -287,6 +288,39 @@ class Interop(unittest.TestCase):
                 samples = os.path.join(self.work.name, f, "samples." + f)
                 n, used, _, _ = self.alike(samples, None, "used")
                 self.assertEqual((n, used), (self.x.samples, self.x.sampled))
+
+    def test_hostile_names(self) -> None:
+        name = '=cmd|\'/C\'!A0,"x"";\n\r\n\tDROP TABLE events;-- </script>\u202e\\N \U0001f600'
+        text = os.path.join(self.work.name, "hostile.txt")
+        with open(text, "w", encoding="utf-8", newline="") as f:
+            f.write(f"gpurec 1\nprocess 1 pid=11 command={json.dumps(name, ensure_ascii=False)}\nframe 1 python {json.dumps(name, ensure_ascii=False)} 7 {json.dumps(name, ensure_ascii=False)}\nstack 10 0 1\n")
+            f.write("1000 Alloc thread=5 api=cuMemAlloc_v2 device=0 address=0x10 size=7 stack=10\n")
+        trace = os.path.join(self.work.name, "hostile.gpurec")
+        self.run_gpuanalyze("import", "text", text, "-o", trace)
+        for f in FORMATS:
+            out = os.path.join(self.work.name, "hostile-" + f)
+            self.run_gpuanalyze("export", trace, "--to", f, "-o", out)
+            events = os.path.join(out, "events." + f)
+            got = {
+                "pandas": in_pandas(events)["function"].tolist(),
+                "pyarrow": in_pyarrow(events)["function"].to_pylist(),
+                "polars": in_polars(events)["function"].to_list(),
+            }
+            if f == "csv":
+                with open(events, encoding="utf-8", newline="") as file:
+                    got["csv"] = [row["function"] for row in csv.DictReader(file)]
+            if f == "jsonl":
+                with open(events, encoding="utf-8") as file:
+                    got["json"] = [json.loads(line)["function"] for line in file]
+            for tool, values in got.items():
+                self.assertEqual(values, [name], (f, tool))
+        out = os.path.join(self.work.name, "hostile-duckdb")
+        self.run_gpuanalyze("export", trace, "--to", "duckdb", "-o", out)
+        db = duckdb.connect()
+        db.execute(f"SET file_search_path = '{out}'")
+        with open(os.path.join(out, "load.sql"), encoding="utf-8") as f:
+            db.execute(f.read())
+        self.assertEqual(db.execute("select function, command from events").fetchall(), [(name, name)])
 
     def test_partitions(self) -> None:
         out = os.path.join(self.work.name, "parts")

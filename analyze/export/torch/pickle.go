@@ -3,7 +3,6 @@ package torch
 import (
 	"bufio"
 	"encoding/binary"
-	"math"
 )
 
 // Words of pickle, protocol 4, that Python's reader and MemoryViz.js's know.
@@ -76,9 +75,6 @@ func (p *pickler) text(s string) {
 	if n, ok := p.texts[s]; ok {
 		p.op4(opGet, n)
 		return
-	}
-	if len(s) > math.MaxUint16 {
-		s = s[:math.MaxUint16]
 	}
 	p.op4(opText, uint32(len(s)))
 	p.w.WriteString(s)
