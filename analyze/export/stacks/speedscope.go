@@ -2,7 +2,10 @@ package stacks
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"path"
+	"slices"
 
 	"github.com/gpurec/gpurec/format"
 )
@@ -41,7 +44,11 @@ type (
 func (a *Answer) WriteSpeedscope(w io.Writer) error {
 	out := scopeFile{Schema: "https://www.speedscope.app/file-format-schema.json", Exporter: "gpuanalyze", Profiles: []scopeProfile{}, Shared: scopeShared{Frames: []scopeFrame{}}}
 	for _, f := range a.frames.all {
-		out.Shared.Frames = append(out.Shared.Frames, scopeFrame{f.function, f.file, f.line})
+		name := f.function
+		if f.file != "" { // the line is what is looked for, and speedscope shows the name alone
+			name += fmt.Sprintf(" (%s:%d)", path.Base(f.file), f.line)
+		}
+		out.Shared.Frames = append(out.Shared.Frames, scopeFrame{name, f.file, f.line})
 	}
 	for _, t := range a.traces {
 		if out.Name != "" {
@@ -54,8 +61,10 @@ func (a *Answer) WriteSpeedscope(w io.Writer) error {
 		for to < len(a.rows) && a.rows[to].trace == a.rows[from].trace && a.rows[to].device == a.rows[from].device {
 			to++
 		}
+		rows := slices.Clone(a.rows[from:to])
+		slices.SortStableFunc(rows, func(x, y row) int { return slices.Compare(x.frames, y.frames) }) // what shares callers lies together
 		for _, v := range []Value{PeakSpace, AcquiredPeak, InuseSpace, AcquiredInuse, AllocSpace, AcquiredAlloc, PeakObjects, InuseObjects, AllocObjects} {
-			if p := profileOf(a.rows[from:to], v, len(a.traces) > 1); p.End > 0 {
+			if p := profileOf(rows, v, len(a.traces) > 1); p.End > 0 {
 				out.Profiles = append(out.Profiles, p)
 			}
 		}

@@ -315,7 +315,7 @@ func TestSpeedscope(t *testing.T) {
 			got = append(got, line)
 		}
 	}
-	const first = "peak_space of device 0 (H200), bytes, 256 of 256: <module> forward�x"
+	const first = "peak_space of device 0 (H200), bytes, 256 of 256: <module> (main.py:42) forward�x (a;b.py:7)"
 	const last = "alloc_objects of device 1 (H200), none, 1 of 1: [thread loader]"
 	if len(f.Profiles) != 18 || len(got) == 0 || got[0] != first || got[len(got)-1] != last {
 		t.Errorf("%d profiles:\n%s", len(f.Profiles), strings.Join(got, "\n"))
