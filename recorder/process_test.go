@@ -21,14 +21,14 @@ import (
 
 // roles are what this test binary does when it is started as another process.
 var roles = map[string]func() error{
-	"storm":    storm,    // publishes until it is killed, and prints how far it got
-	"call":     call,     // is killed inside a driver call
-	"exec":     execute,  // becomes another image
-	"image":    image,    // and is that image
-	"exit":     exit,     // one event, then exit 3
-	"recorder": itself,   // records itself until it is killed
-	"silent":   connects, // connects and says nothing
-	"late":     late,     // sleeps, then one event
+	"storm":    func() error { return storm(0) }, // publishes until it is killed, and prints how far it got
+	"call":     call,                             // is killed inside a driver call
+	"exec":     execute,                          // becomes another image
+	"image":    image,                            // and is that image
+	"exit":     exit,                             // one event, then exit 3
+	"recorder": itself,                           // records itself until it is killed
+	"silent":   connects,                         // connects and says nothing
+	"late":     late,                             // sleeps, then one event
 	"sleep":    sleeps,
 	"silently": silently, // one event, then nothing until it is killed
 }
@@ -55,7 +55,9 @@ func lane1(image uint64) (*ring.Producer, error) {
 	return p, p.Connect(os.Getenv(format.EnvSocket), p.Hello(startTime(), image))
 }
 
-func storm() error {
+// storm publishes a thousand events, says how many there are, takes a pause, and
+// so on.
+func storm(pause time.Duration) error {
 	p, err := lane1(1)
 	if err != nil {
 		return err
@@ -66,6 +68,7 @@ func storm() error {
 		}
 		if i%1000 == 0 {
 			fmt.Println(i)
+			time.Sleep(pause)
 		}
 	}
 }
@@ -156,7 +159,7 @@ func itself() error {
 		return err
 	}
 	os.Setenv(format.EnvSocket, s.Socket())
-	return storm()
+	return storm(50 * time.Millisecond)
 }
 
 // child starts this binary in a role.
@@ -325,11 +328,15 @@ func TestStatus(t *testing.T) {
 func TestRecorderKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.gpurec")
 	c, out := child(t, nil, "recorder", "GPUREC_TEST_OUTPUT="+path)
-	began := time.Now()
-	early := uint64(0) // published more than two seconds before the kill
-	for out.Scan() && time.Since(began) < 2200*time.Millisecond {
-		if time.Since(began) < 300*time.Millisecond {
+	var first, at time.Time
+	early := uint64(0) // published before at, two seconds before the kill
+	for out.Scan() && (early == 0 || time.Since(at) < 2*time.Second) {
+		if early == 0 {
+			first = time.Now()
+		}
+		if time.Since(first) < 300*time.Millisecond {
 			fmt.Sscan(out.Text(), &early)
+			at = time.Now()
 		}
 	}
 	c.Process.Kill()
