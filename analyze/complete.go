@@ -168,6 +168,8 @@ func (p *Pass) judge(c *Completeness) {
 		c.partial("not closed: it is still being recorded, or its recorder died")
 	case format.EndFailed:
 		c.partial("the recording failed: %s", m.Reason)
+	case format.EndRepaired:
+		c.partial("%s", m.Reason)
 	default:
 		if m.Reason != "" {
 			c.note("%s", m.Reason)

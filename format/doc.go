@@ -10,6 +10,7 @@
 //	seq.go      the numbers of events, which mostly go up by one, on disk
 //	defs.go     what events refer to, by id
 //	writer.go, part.go, reader.go    a trace's directory and its parts; retain.go  which of them stay
+//	repair.go   a trace that was never closed, closed
 //	text.go, textread.go, textdefs.go, textfield.go    the text twin, out and in
 //	errors.go   what can be wrong with a trace, and where
 //

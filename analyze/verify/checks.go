@@ -307,6 +307,8 @@ func (v *verifier) conclude(m *format.Meta) {
 		v.partial("the trace was not closed: it is still being recorded, or its recorder died")
 	case format.EndFailed:
 		v.partial("recording failed: %s", m.Reason)
+	case format.EndRepaired:
+		v.partial("%s", m.Reason)
 	}
 	if lost := analyze.Lost(r.Lost, v.unknown, m); lost != "" {
 		v.partial("%s", lost)

@@ -54,6 +54,7 @@ func commands() []*command {
 		reportCommand(),
 		eventsCommand(),
 		verifyCommand(),
+		repairCommand(),
 		sliceCommand(),
 		exportCommand(),
 		importCommand(),
