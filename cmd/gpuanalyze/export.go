@@ -38,8 +38,10 @@ loading: the views total_by_line, live_at_end, peaks, peak_by_line,
 delta_by_context, device_history and oom, and live_at(NANOSECONDS), equal lines,
 peak, contexts, devices and oom.
 
-Bytes by stack: ` + strings.Join(stacks.Values(), ", ") + `. Without "acquired" they
-are used bytes. peak is when the used bytes of a device were highest, as lines
+Bytes by stack, each the sum of one of
+  ` + strings.Join(stacks.Values()[:4], ", ") + `,
+  ` + strings.Join(stacks.Values()[4:], ", ") + `.
+Without "acquired" they are used bytes. peak is when the used bytes of a device were highest, as lines
 --at peak has it; inuse is live at the end, or at --until; alloc is what was
 taken, without failed attempts. pprof labels each stack with device, pid, rank and
 trace, for -tagfocus; folded has one of the values, speedscope all.

@@ -46,7 +46,7 @@ var exportFormats = []exportFormat{
 	{"csv", nil, "tables: CSV", true, makeTables},
 	{"jsonl", nil, "tables: JSON lines", true, makeTables},
 	{"duckdb", nil, "tables: Parquet, with the SQL that loads them and answers", true, makeTables},
-	{"pprof", []string{"pb.gz"}, "bytes by stack: go tool pprof -symbolize=none, which keeps <lambda>", false, makeStacks(func(a *stacks.Answer, w io.Writer, _ stacks.Value) error { return a.WritePprof(w) })},
+	{"pprof", []string{"pb.gz"}, "bytes by stack: go tool pprof", false, makeStacks(func(a *stacks.Answer, w io.Writer, _ stacks.Value) error { return a.WritePprof(w) })},
 	{"folded", nil, "bytes by stack: flamegraph.pl, inferno", false, makeStacks((*stacks.Answer).WriteFolded)},
 	{"speedscope", []string{"speedscope.json"}, "bytes by stack: speedscope.app", false, makeStacks(func(a *stacks.Answer, w io.Writer, _ stacks.Value) error { return a.WriteSpeedscope(w) })},
 	{"perfetto", []string{"pftrace", "perfetto-trace"}, "timeline: ui.perfetto.dev", false, makePerfetto},

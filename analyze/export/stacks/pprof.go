@@ -37,7 +37,9 @@ func (a *Answer) WritePprof(w io.Writer) error {
 		of := frame{function: f.function, file: f.file}
 		fn := functions[of]
 		if fn == nil {
-			fn = &profile.Function{ID: uint64(len(p.Function) + 1), Name: f.function, SystemName: f.function, Filename: f.file}
+			// pprof demangles what has one name for both, and <module> would be a
+			// template's argument.
+			fn = &profile.Function{ID: uint64(len(p.Function) + 1), Name: f.function, SystemName: f.file + ":" + f.function, Filename: f.file}
 			functions[of] = fn
 			p.Function = append(p.Function, fn)
 		}

@@ -252,6 +252,9 @@ func TestGoToolPprof(t *testing.T) {
 		for i := range a.rows {
 			want += a.rows[i].values[v]
 		}
+		if v == PeakSpace && (!strings.Contains(string(out), "<module> /tmp") || !strings.Contains(string(out), "<lambda> /opt")) {
+			t.Errorf("names are not what they are in Python:\n%s", out)
+		}
 		if got != want || want == 0 {
 			t.Errorf("%v: pprof's flat numbers add up to %d, want %d\n%s", v, got, want, out)
 		}
