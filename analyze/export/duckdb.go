@@ -22,7 +22,7 @@ func (x *Exporter) writeSQL() error {
 	for _, t := range x.tables {
 		b := t.shape()
 		writeTable(&schema, b)
-		fmt.Fprintf(&load, "INSERT INTO %s BY NAME SELECT * %sFROM read_parquet('%s.parquet');\n", b.table, utc(b), b.table)
+		fmt.Fprintf(&load, "INSERT INTO %s BY NAME SELECT * FROM read_parquet('%[1]s.parquet');\n", b.table)
 	}
 	for _, f := range []struct{ name, text string }{
 		{"schema.sql", schema.String()},
@@ -71,20 +71,8 @@ func sqlType(t colType) string {
 		return "UINTEGER"
 	case i16:
 		return "SMALLINT"
-	case instant:
+	case naive:
 		return "TIMESTAMP_NS"
 	}
 	return "BIGINT"
-}
-
-// utc keeps instants what they are: versions of DuckDB read Parquet's
-// nanoseconds in UTC as different types, some of which a cast moves to the
-// session's time zone.
-func utc(b *batch) string {
-	for i := range b.cols {
-		if b.cols[i].typ == instant {
-			return fmt.Sprintf("REPLACE (make_timestamp_ns(epoch_ns(%q)) AS %[1]q) ", b.cols[i].name)
-		}
-	}
-	return ""
 }

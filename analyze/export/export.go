@@ -32,6 +32,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gpurec/gpurec/analyze"
@@ -132,6 +133,15 @@ func (x *Exporter) open() (err error) {
 func add[R any](x *Exporter, name string, large bool, cols []column[R], err *error) *writer[R] {
 	if *err != nil {
 		return nil
+	}
+	if x.sql {
+		cols = slices.Clone(cols)
+		for i := range cols {
+			if cols[i].typ == instant {
+				cols[i].typ = naive
+				cols[i].doc += ", UTC"
+			}
+		}
 	}
 	file := func(path string, b *batch) (sink, error) {
 		f, err := x.create(path + name + "." + x.format)

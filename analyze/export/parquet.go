@@ -40,8 +40,8 @@ func parquetNode(c *cells) (schema.Node, error) {
 		l, p = schema.NewIntLogicalType(32, false), parquet.Types.Int32
 	case i16:
 		l, p = schema.NewIntLogicalType(16, true), parquet.Types.Int32
-	case instant:
-		l = schema.NewTimestampLogicalType(true, schema.TimeUnitNanos)
+	case instant, naive:
+		l = schema.NewTimestampLogicalType(c.typ == instant, schema.TimeUnitNanos)
 	}
 	return schema.NewPrimitiveNodeLogical(c.name, parquet.Repetitions.Required, l, p, -1, -1)
 }

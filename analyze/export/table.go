@@ -22,6 +22,7 @@ const (
 	u32                    //
 	i16                    //
 	instant                // nanoseconds since 1970, UTC
+	naive                  // the same without a zone, for DuckDB: before 2.0 it knows no nanoseconds in a zone
 )
 
 // A column is one column of an exported table: its name, how wide it is, what
