@@ -126,13 +126,17 @@ class DuckDB(unittest.TestCase):
 
     @classmethod
     def add(cls, name: str, trace: str) -> None:
+        cls.traces[name], cls.connections[name] = trace, cls.load(name, trace)
+
+    @classmethod
+    def load(cls, name: str, trace: str, *window: str) -> duckdb.DuckDBPyConnection:
         out = os.path.join(cls.work.name, os.path.basename(name) + "-duckdb")
-        gpuanalyze("export", trace, "--to", "duckdb", "-o", out)
+        gpuanalyze("export", trace, "--to", "duckdb", "-o", out, *window)
         connection = duckdb.connect()
         connection.execute(f"SET file_search_path = '{out}'; SET TimeZone = 'Asia/Tokyo'")
         with open(os.path.join(out, "load.sql"), encoding="utf-8") as f:
             connection.execute(f.read())
-        cls.traces[name], cls.connections[name] = trace, connection
+        return connection
 
     def each(self):
         self.assertGreater(len(self.traces), 3)
@@ -171,6 +175,14 @@ class DuckDB(unittest.TestCase):
                 ).fetchall():
                     got[device, at, column][site] = tuple(sums)
             self.assertEqual(dict(got), want, trace)
+
+    def test_peak_of_a_window(self) -> None:
+        for number, (begin, end) in enumerate((("scope:step#3", "scope:step#3"), ("9.4s", "9.41s"), ("9.6s", "9.6s"))):
+            trace = self.traces["train"]
+            db = self.load(f"window{number}", trace, "--from", begin, "--until", end)
+            want = [(d["at_ns"], d["used"], d["acquired"], d["blocks"]) for d in answer("peak", "--from", begin, "--to", end, trace)["devices"]]
+            self.assertTrue(want)
+            self.assertEqual(db.execute("select time_ns, used, acquired, blocks from peaks").fetchall(), want, (begin, end))
 
     def test_contexts(self) -> None:
         seen = 0

@@ -22,6 +22,7 @@ import (
 	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/lines"
 	"github.com/gpurec/gpurec/analyze/tree"
+	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/formattest"
 )
 
@@ -122,15 +123,27 @@ func traces(t *testing.T) (paths []string) {
 
 // On real traces every node of lines' trees is what the rows add up to.
 func TestAgreesWithLines(t *testing.T) {
+	step, err := analyze.ParseMoment("scope:step#3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const whole, window, layer = "whole", "window", "layer"
+	queries := map[string]analyze.Query{whole: {}, window: {From: step, To: step}, layer: {Layers: []format.Layer{format.LayerDriver}}}
 	for _, path := range traces(t) {
-		a := of(t, analyze.Query{}, path)
 		for _, row := range []struct {
+			query          string
 			at             lines.At
 			used, acquired Value
-		}{{lines.Peak, PeakSpace, AcquiredPeak}, {lines.End, InuseSpace, AcquiredInuse}} {
-			t.Run(filepath.Base(path)+"/"+row.at.String(), func(t *testing.T) {
+		}{{whole, lines.Peak, PeakSpace, AcquiredPeak}, {whole, lines.End, InuseSpace, AcquiredInuse}, {window, lines.Peak, PeakSpace, AcquiredPeak},
+			{window, lines.End, InuseSpace, AcquiredInuse}, {layer, lines.Peak, PeakSpace, AcquiredPeak}} {
+			if row.query == window && !strings.HasPrefix(filepath.Base(path), "train") {
+				continue // it has steps
+			}
+			t.Run(filepath.Base(path)+"/"+row.query+"/"+row.at.String(), func(t *testing.T) {
+				q := queries[row.query]
+				a := of(t, q, path)
 				l := lines.New(row.at, 0, 1)
-				c, err := analyze.Run(context.Background(), []string{path}, &analyze.Query{}, l, nil)
+				c, err := analyze.Run(context.Background(), []string{path}, &q, l, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
