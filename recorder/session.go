@@ -36,7 +36,7 @@ type Options struct {
 	Sources     []Source
 	Late        Late              // one more source, which is not waited for
 	SocketDir   string            // where to make the socket's directory; default the user's runtime directory, else a temporary one
-	QueueBytes  int64             // records copied and not yet folded, at most; default 256 MiB
+	QueueBytes  int64             // records copied and not yet folded, at most; default 128 MiB
 	Say         func(text string) // one sentence each, for the user; default none
 	Writer      format.WriterOptions
 
@@ -97,7 +97,7 @@ func Start(opt Options) (*Session, error) {
 		opt.WaitBudget = time.Second
 	}
 	if opt.QueueBytes <= 0 {
-		opt.QueueBytes = 256 << 20
+		opt.QueueBytes = 128 << 20
 	}
 	opt.QueueBytes = max(opt.QueueBytes, 2*bufferSize)
 	if opt.flushEvery <= 0 {
