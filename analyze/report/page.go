@@ -27,7 +27,8 @@ type Trace struct {
 	Curves  []*Curve `json:"curves"`
 	Bands   []*Band  `json:"bands"` // contexts, the longest of them, by their begins
 	Unbound int      `json:"bands_left_out,omitempty"`
-	Names   []*Name  `json:"names"`    // contexts by name
+	Names   []*Name  `json:"names"` // contexts by name
+	Unnamed int      `json:"names_left_out,omitempty"`
 	Single  []*Band  `json:"contexts"` // single ones, the highest peaks
 	More    int      `json:"contexts_left_out,omitempty"`
 	Devices any      `json:"devices"`

@@ -230,6 +230,21 @@ func TestBrowserExact(t *testing.T) {
 	}
 }
 
+// A card that shows the largest sites has a row for the others.
+func TestBrowserRest(t *testing.T) {
+	var defs, events strings.Builder
+	for i := 1; i <= 30; i++ {
+		fmt.Fprintf(&defs, "frame %d python a.py %d f\nstack %d 0 %d\n", i, i, i, i)
+		fmt.Fprintf(&events, "%d Alloc thread=7 api=torch device=0 address=%d size=%d stack=%d\n", i, 1+i*65536, 2000*i, i)
+	}
+	b := startBrowser(t)
+	b.open(write(t, "rest", formattest.Text(t, "device 0 uuid=GPU-0\nprocess 1 pid=1 command=a\n"+defs.String()+"part\n"+events.String()).Path()), 1280, 900)
+	var last string
+	if b.eval("document.querySelector('#leaks tr.rest').textContent", &last); !strings.Contains(last, "[smaller sites]") || !strings.Contains(last, "110,000") { // 2000 × (1 + … + 10)
+		t.Errorf("the last row is %q", last)
+	}
+}
+
 // twoDevices has one that is freest first, and another later.
 const twoDevices = `meta command=python command=two.py
 device 0 uuid=GPU-0 name=H200 total=100000000

@@ -287,7 +287,7 @@ func TestEmpty(t *testing.T) {
 func TestBounded(t *testing.T) {
 	var b strings.Builder
 	long := strings.Repeat("n", 3000)
-	const many = 30_000
+	const many = 12_000
 	b.WriteString("device 0 uuid=GPU-0 total=100000000000\nprocess 1 pid=4711 command=" + long + "\n")
 	for i := range many {
 		fmt.Fprintf(&b, "frame %d python %s%d %d f\nname %d %s%d\n", i+1, long[:300], i, i, i+1, long[:300], i)
@@ -296,7 +296,7 @@ func TestBounded(t *testing.T) {
 	b.WriteString("part\n")
 	for i := range many {
 		fmt.Fprintf(&b, "%d ScopeBegin thread=7 api=scope scope=%d name=%d\n", 10*i, i+1, i+1)
-		fmt.Fprintf(&b, "%d Alloc thread=7 api=torch device=%d address=%d size=%d stack=%d scope=%d\n", 10*i+1, i%100, 4096*(i+1), 1+i%1000, i+1, i+1)
+		fmt.Fprintf(&b, "%d Alloc thread=7 api=torch device=%d address=%d size=%d stack=%d scope=%d\n", 10*i+1, i%25, 4096*(i+1), 1+i%1000, i+1, i+1)
 		fmt.Fprintf(&b, "%d ScopeEnd thread=7 api=scope scope=%d\n", 10*i+2, i+1)
 	}
 	page := made(t, analyze.Query{}, false, formattest.Text(t, b.String()).Path())

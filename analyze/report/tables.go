@@ -6,6 +6,7 @@ import (
 	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/devices"
 	"github.com/gpurec/gpurec/analyze/leaks"
+	"github.com/gpurec/gpurec/analyze/oom"
 	"github.com/gpurec/gpurec/analyze/scopes"
 	"github.com/gpurec/gpurec/analyze/summary"
 	"github.com/gpurec/gpurec/analyze/tree"
@@ -127,41 +128,48 @@ func (r *Report) oomOf(i int, most limits) (any, error) {
 		}
 		t.Failures = append(t.Failures, &one)
 	}
+	retried := t.Retried
 	t.Retried, t.Other = first(t.Retried, n), first(t.Other, n)
-	return exact(t)
+	return exact(struct {
+		oom.Trace
+		More        int `json:"failures_left_out,omitempty"`
+		MoreRetried int `json:"retried_left_out,omitempty"`
+	}{t, len(failures) - len(t.Failures), len(retried) - len(t.Retried)})
 }
 
+// leaksOf is a trace's, of each list the largest; the page's scripts know the
+// rest from the sums.
 func (r *Report) leaksOf(i int, most limits) (any, error) {
-	t := *r.leaks.Traces[i]
-	n := min(most.rows, mostFew)
-	processes := t.Processes
-	t.Processes = nil
-	for _, p := range first(processes, n) {
-		one := *p
-		one.Growth.Growing = nil
-		for _, g := range first(p.Growth.Growing, n) {
-			g := *g
-			g.Site = short(g.Site)
-			one.Growth.Growing = append(one.Growth.Growing, &g)
-		}
-		one.AtEnd.Sites = nil
-		for _, h := range first(p.AtEnd.Sites, n) {
-			h := *h
-			h.Site = short(h.Site)
-			one.AtEnd.Sites = append(one.AtEnd.Sites, &h)
-		}
-		one.Temporaries.Sites = nil
-		for _, s := range first(p.Temporaries.Sites, n) {
-			s := *s
-			s.Site = short(s.Site)
-			one.Temporaries.Sites = append(one.Temporaries.Sites, &s)
-		}
-		t.Processes = append(t.Processes, &one)
+	type process struct {
+		leaks.Process
+		Growing int `json:"growing_sites"`
 	}
-	return exact(struct {
-		leaks.Trace
-		Rules leaks.Rules `json:"rules"`
-	}{t, r.leaks.Rules})
+	out := struct {
+		Path      string     `json:"path"`
+		Processes []*process `json:"processes"`
+		More      int        `json:"processes_left_out,omitempty"`
+	}{Path: r.leaks.Traces[i].Path}
+	all := r.leaks.Traces[i].Processes
+	n := min(most.rows, mostFew)
+	for _, p := range first(all, n) {
+		one := &process{*p, len(p.Growth.Growing)}
+		one.Growth.Growing = shortened(p.Growth.Growing, n, func(g *leaks.Growing) { g.Site = short(g.Site) })
+		one.AtEnd.Sites = shortened(p.AtEnd.Sites, n, func(h *leaks.Held) { h.Site = short(h.Site) })
+		one.Temporaries.Sites = nil // the sum is enough for a page
+		out.Processes = append(out.Processes, one)
+	}
+	out.More = len(all) - len(out.Processes)
+	return exact(out)
+}
+
+// shortened are copies of the first ones, made short.
+func shortened[T any](in []*T, most int, short func(*T)) (out []*T) {
+	for _, v := range first(in, most) {
+		c := *v
+		short(&c)
+		out = append(out, &c)
+	}
+	return out
 }
 
 func short(s leaks.Site) leaks.Site {
@@ -178,7 +186,9 @@ func (r *Report) contexts(t *Trace, i int, most limits) {
 			one.Scopes = append(one.Scopes, s)
 		}
 	}
-	t.Names = names(one.ByName().Names, most.rows)
+	byName := one.ByName().Names
+	t.Names = names(byName, most.rows)
+	t.Unnamed = len(byName) - len(t.Names)
 	begun := func(a, b *scopes.Scope) bool { return a.Begin < b.Begin || a.Begin == b.Begin && a.Depth < b.Depth }
 	t.Bands, t.Single = []*Band{}, []*Band{}
 	for _, s := range longest(one.Scopes, most.bands, func(s *scopes.Scope) int64 { return s.End - s.Begin }, begun) {

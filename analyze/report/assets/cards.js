@@ -2,6 +2,15 @@
 
 const list = (v) => v || [];
 
+// withRest adds a row for what is in the sums and in none of the rows.
+function withRest(rows, name, sums) {
+  const rest = { name: "[" + name + "]", rest: true, blocks: null, oldest: null, newest: null };
+  for (const [k, sum] of Object.entries(sums)) rest[k] = sum - rows.reduce((n, r) => n + r[k], 0n);
+  return rest.bytes > 0n ? [...rows, rest] : rows;
+}
+
+const leftOut = (n, what) => (Number(n) > 0 ? el("p", { class: "dim" }, grouped(BigInt(n)) + " more " + what + " left out.") : "");
+
 // byteBar is parts of a whole side by side, and their legend is the table below.
 function byteBar(parts, whole, words) {
   const bar = el("div", { class: "stack", role: "img", "aria-label": words });
@@ -15,13 +24,13 @@ function byteBar(parts, whole, words) {
 }
 
 function oomCards(t) {
-  const out = list(t.oom.failures).map((f) => oomCard(f));
+  const out = [...list(t.oom.failures).map((f) => oomCard(f)), leftOut(t.oom.failures_left_out, "failures")];
   if (t.oom_text.length) out.push(el("details", {}, el("summary", {}, "the page of gpuanalyze oom, as text"), el("pre", {}, t.oom_text.join("\n"))));
   const retried = list(t.oom.retried);
   if (retried.length) {
     out.push(el("h3", {}, "Refused by the driver, and a retry worked"), el("p", { class: "dim" }, "The program never knew of these."),
       table([{ key: "name", title: "line", kind: "text" }, { key: "count", title: "times", kind: "count" }, { key: "largest", title: "largest", kind: "bytes" }, { key: "freed", title: "given back for it", kind: "bytes" }, { key: "first", title: "first at", kind: "time" }],
-        retried.map((r) => ({ name: r.line, count: big(r.count), largest: big(r.largest), freed: big(r.freed), first: big(r.first_ns) })), { caption: "retried" }));
+        retried.map((r) => ({ name: r.line, count: big(r.count), largest: big(r.largest), freed: big(r.freed), first: big(r.first_ns) })), { caption: "retried" }), leftOut(t.oom.retried_left_out, "lines"));
   }
   return out;
 }
@@ -40,7 +49,7 @@ function oomCard(f) {
   card.append(el("h3", {}, "Where the device's memory was"), ...memoryBar(m, f));
   if (list(f.holders).length) {
     card.append(el("h3", {}, "Who held the live memory"), table([{ key: "name", title: "line", kind: "text" }, { key: "bytes", title: "bytes", kind: "bytes", bar: true }, { key: "blocks", title: "blocks", kind: "count" }],
-      f.holders.map((h) => ({ name: h.line, bytes: big(h.bytes), blocks: big(h.blocks) })), { caption: "holders" }));
+      withRest(f.holders.map((h) => ({ name: h.line, bytes: big(h.bytes), blocks: big(h.blocks) })), "other lines", { bytes: big(m.used) }), { caption: "holders" }));
   }
   if (f.growth && list(f.growth.lines).length) {
     card.append(el("h3", {}, "What grew before it"), table([{ key: "name", title: "line", kind: "text" }, { key: "bytes", title: "grew by", kind: "bytes", bar: true }, { key: "rises", title: "rose at", kind: "text", plain: true }],
@@ -125,7 +134,7 @@ function contextTables(t) {
   const one = table([{ key: "name", title: "context", kind: "text" }, { key: "begin", title: "begin", kind: "time" }, { key: "took", title: "took", kind: "span" }, { key: "used", title: "used", kind: "bytes" },
     { key: "peaked", title: "peaked", kind: "bytes", bar: true }, { key: "max", title: "max", kind: "bytes" }],
   t.contexts.map((s) => ({ name: s.name + "#" + s.n + (s.open ? " (open)" : ""), begin: big(s.begin), took: big(s.end) - big(s.begin), used: value(s, "used"), peaked: value(s, "peaked") ?? 0n, max: value(s, "max") })), { sort: "peaked", filter: true, caption: "single contexts" });
-  return [byName, el("h3", {}, "Single contexts" + (t.contexts_left_out ? ": the " + t.contexts.length + " that peaked highest, " + grouped(BigInt(t.contexts_left_out)) + " more left out" : "")), one];
+  return [byName, leftOut(t.names_left_out, "names"), el("h3", {}, "Single contexts" + (t.contexts_left_out ? ": the " + t.contexts.length + " that peaked highest, " + grouped(BigInt(t.contexts_left_out)) + " more left out" : "")), one];
 }
 
 function deviceTables(t) {
@@ -148,7 +157,7 @@ function deviceTables(t) {
 }
 
 function leakCards(t) {
-  return list(t.leaks.processes).flatMap((p) => leakCard(p));
+  return [...list(t.leaks.processes).flatMap((p) => leakCard(p)), leftOut(t.leaks.processes_left_out, "processes")];
 }
 
 function leakCard(p) {
@@ -157,7 +166,7 @@ function leakCard(p) {
   if (g.unknown) out.push(el("p", {}, el("b", {}, "Growth unknown: "), g.unknown));
   else {
     const over = big(g.turns) > 0n ? plural(big(g.turns), "turn") + " of " + g.scope : plural(big(g.stretches), "stretch").replace("stretchs", "stretches") + " of " + span(big(g.stretch));
-    const n = list(g.growing).length;
+    const n = Number(p.growing_sites);
     out.push(el("p", {}, el("b", {}, n ? plural(BigInt(n), "site") + " hold more and more" : "No site holds more and more"), " of " + g.sites + " looked at, over " + over + (n ? " (inferred)." : ".")));
     if (n) {
       out.push(table([{ key: "name", title: "line", kind: "text" }, { key: "slope", title: "rises, " + unit, kind: "bytes" }, { key: "rose", title: "rose in all", kind: "bytes", bar: true }, { key: "floor", title: "holds at least", kind: "bytes" }, { key: "parts", title: "rising in", kind: "text", plain: true }],
@@ -167,9 +176,11 @@ function leakCard(p) {
   const when = p.ended ? "just before the process ended" : "at the end of the trace or window";
   const sums = list(p.at_end.sums).map((s) => human(big(s.bytes)) + " (" + grouped(big(s.bytes)) + ") of class " + s.class + " at the " + s.layer + " layer");
   out.push(el("p", {}, el("b", {}, "Live at the end"), ", " + when + ": " + (sums.join("; ") || "nothing")));
+  const total = (k) => list(p.at_end.sums).reduce((n, s) => n + big(s[k]), 0n);
   if (list(p.at_end.sites).length) {
     out.push(table([{ key: "name", title: "line", kind: "text" }, { key: "bytes", title: "bytes", kind: "bytes", bar: true }, { key: "blocks", title: "blocks", kind: "count" }, { key: "oldest", title: "taken from", kind: "time" }, { key: "newest", title: "to", kind: "time" }],
-      p.at_end.sites.map((s) => ({ name: s.name, bytes: big(s.bytes), blocks: big(s.blocks), oldest: big(s.oldest_ns), newest: big(s.newest_ns), rest: s.rest })), { caption: "live at the end" }));
+      withRest(p.at_end.sites.map((s) => ({ name: s.name, bytes: big(s.bytes), blocks: big(s.blocks), oldest: big(s.oldest_ns), newest: big(s.newest_ns) })), "smaller sites",
+        { bytes: total("bytes"), blocks: total("blocks") }), { caption: "live at the end" }));
   }
   const q = p.temporaries;
   out.push(el("p", { class: "dim" }, "Temporaries: " + grouped(big(q.count)) + " of " + grouped(big(q.of)) + " allocations (" + percent(big(q.count), big(q.of)) + ") were given back almost at once."));
@@ -192,5 +203,5 @@ function recording(t) {
     ["samples", grouped(big(s.samples)) + (s.no_samples ? ": " + s.no_samples : "")]),
   table([{ key: "pid", title: "process", kind: "text", plain: true }, { key: "command", title: "command", kind: "text" }, { key: "used", title: "peak used", kind: "bytes", bar: true }, { key: "acquired", title: "peak acquired", kind: "bytes" }, { key: "live", title: "live at its end", kind: "bytes" }, { key: "failed", title: "failed", kind: "count" }, { key: "status", title: "status", kind: "text", plain: true }],
     list(s.processes).map((p) => ({ pid: p.pid + (p.rank !== undefined ? " rank " + p.rank : ""), command: p.command, used: big(p.peak_used.bytes), acquired: big(p.peak_acquired.bytes), live: big(p.live_at_end), failed: big(p.failed_allocations), status: p.status === undefined ? "–" : p.status })), { sort: "used", caption: "processes" }),
-  s.processes_left_out ? el("p", { class: "dim" }, grouped(big(s.processes_left_out)) + " more processes left out.") : ""];
+  leftOut(s.processes_left_out, "processes")];
 }

@@ -67,7 +67,7 @@ function section(id, title, ...body) {
 function each(make) {
   return page.traces.flatMap((t, i) => {
     const body = make(t, i);
-    if (!body || body.length === 0) return [];
+    if (!body || [body].flat(Infinity).every((b) => !b)) return [];
     return several ? [el("h3", {}, t.path), body].flat() : body;
   });
 }
@@ -86,8 +86,8 @@ function main() {
   if (page.traces.some((t) => t.peaks.length)) section("peak", "What the peak was made of", each(peakParts));
   if (page.traces.some((t) => list(t.leaks.processes).length)) section("leaks", "Leaks", each(leakCards));
   section("recording", "The recording", notes(), each(recording));
-  if (page.traces_left_out) document.getElementById("main").append(el("p", {}, plural(BigInt(page.traces_left_out), "more trace") + " left out of this page."));
-  document.getElementById("foot").append("Made by " + page.tool + " report. This file loads nothing; every number is exact, and what is left out of a list is summed up in its last row.");
+  document.getElementById("main").append(leftOut(page.traces_left_out, "traces"));
+  document.getElementById("foot").append("Made by " + page.tool + " report. This file loads nothing; every number is exact, and what a list leaves out is summed up in its last row or counted.");
 }
 
 main();

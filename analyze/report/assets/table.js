@@ -3,8 +3,8 @@
 // cells are how a column's values are shown and compared.
 const cells = {
   text: { show: (v) => v, compare: (a, b) => (a < b ? -1 : a > b ? 1 : 0) },
-  count: { number: true, show: (v) => grouped(v), compare: (a, b) => (a < b ? -1 : a > b ? 1 : 0) },
-  time: { number: true, show: (v) => seconds(v), compare: (a, b) => (a < b ? -1 : a > b ? 1 : 0) },
+  count: { number: true, show: (v) => (v === null ? "–" : grouped(v)), compare: (a, b) => (a < b ? -1 : a > b ? 1 : 0) },
+  time: { number: true, show: (v) => (v === null ? "–" : seconds(v)), compare: (a, b) => (a < b ? -1 : a > b ? 1 : 0) },
   span: { number: true, show: (v) => span(v), compare: (a, b) => (a < b ? -1 : a > b ? 1 : 0) },
   bytes: {
     number: true,
