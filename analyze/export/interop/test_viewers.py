@@ -69,6 +69,10 @@ part
 1700 AllocFailed process=2 thread=6 api=cuMemAlloc_v2 device=1 requested=99999 status=2 stack=10
 1800 ScopeEnd process=1 thread=5 api=nvtx scope=3
 1900 ScopeBegin process=1 thread=5 api=nvtx scope=5 name=1
+2000 ScopeBegin process=1 thread=5 api=scope scope=6 name=4
+2050 ScopeBegin process=1 thread=5 api=scope scope=7 name=2
+2100 ScopeEnd process=1 thread=5 api=scope scope=6
+2150 ScopeEnd process=1 thread=5 api=scope scope=7
 2200 ProcessEnd process=2 status=0
 """
 
@@ -207,9 +211,10 @@ class Perfetto(Traces):
         self.assertEqual(t.unended, 0)
         self.assertEqual(
             sorted(t.slices),
-            [  # what outlives the scope around it is drawn in two pieces
+            [  # what outlives the scope around it is drawn in two pieces, and what is in none whole
                 ("inner", 150, 300),
                 ("inner", 300, 450),
+                ("inner", 1050, 1150),
                 ("outer", 100, 300),
                 ("outer", 400, 450),
                 ("outer", 450, 500),
@@ -217,6 +222,7 @@ class Perfetto(Traces):
                 ("range", 250, 300),
                 ("range", 300, 450),
                 ("range", 450, 800),
+                ("range", 1000, 1100),
             ],
         )
 

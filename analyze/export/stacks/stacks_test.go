@@ -127,16 +127,20 @@ func TestAgreesWithLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const whole, window, layer = "whole", "window", "layer"
-	queries := map[string]analyze.Query{whole: {}, window: {From: step, To: step}, layer: {Layers: []format.Layer{format.LayerDriver}}}
+	still, err := analyze.ParseMoment("9.6s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const whole, window, moment, layer = "whole", "window", "moment", "layer"
+	queries := map[string]analyze.Query{whole: {}, window: {From: step, To: step}, moment: {From: still, To: still}, layer: {Layers: []format.Layer{format.LayerDriver}}}
 	for _, path := range traces(t) {
 		for _, row := range []struct {
 			query          string
 			at             lines.At
 			used, acquired Value
 		}{{whole, lines.Peak, PeakSpace, AcquiredPeak}, {whole, lines.End, InuseSpace, AcquiredInuse}, {window, lines.Peak, PeakSpace, AcquiredPeak},
-			{window, lines.End, InuseSpace, AcquiredInuse}, {layer, lines.Peak, PeakSpace, AcquiredPeak}} {
-			if row.query == window && !strings.HasPrefix(filepath.Base(path), "train") {
+			{window, lines.End, InuseSpace, AcquiredInuse}, {moment, lines.Peak, PeakSpace, AcquiredPeak}, {layer, lines.Peak, PeakSpace, AcquiredPeak}} {
+			if (row.query == window || row.query == moment) && !strings.HasPrefix(filepath.Base(path), "train") {
 				continue // it has steps
 			}
 			t.Run(filepath.Base(path)+"/"+row.query+"/"+row.at.String(), func(t *testing.T) {

@@ -105,6 +105,8 @@ stack 11 10 2
 3000 Alloc process=1 thread=5 api=torch device=1 address=0xf000000000001400 size=512 stack=10
 4000 Free process=1 thread=5 api=torch address=0xf000000000001000
 5000 Alloc process=1 thread=5 api=cuMemAllocAsync device=0 address=0x700 size=100 requested=90 stack=11
+5500 Alloc process=1 thread=5 api=cuMemAllocAsync device=0 address=0x900 size=50 requested=50
+5600 Free process=1 thread=5 api=cuMemFreeAsync address=0x900
 6000 Alloc process=1 thread=5 api=cuMemAlloc_v2 device=1 address=0x9000000 size=4096 stack=10
 7000 AllocFailed process=1 thread=5 api=torch.oom device=1 requested=99999 size=99999 stack=10
 8000 Alloc process=2 thread=6 api=cuMemAlloc_v2 device=1 address=0x1000 size=4096
@@ -152,6 +154,11 @@ func TestSnapshot(t *testing.T) {
 	}
 	want := `0: segment_alloc 100 at 700 forward <module>
 0: alloc 100 at 700 forward <module>
+0: segment_alloc 50 at 900
+0: alloc 50 at 900
+0: free_requested 50 at 900
+0: free_completed 50 at 900
+0: segment_free 50 at 900
 1: segment_alloc 2097152 at f000000000001000 <module>
 1: alloc 512 at f000000000001000 forward <module>
 1: alloc 512 at f000000000001400 <module>
