@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"sort"
 
 	"github.com/gpurec/gpurec/analyze"
@@ -28,7 +29,7 @@ type moments struct {
 	order   []*deviceMoments
 	touched []*deviceMoments
 	from    format.Time
-	width   format.Time
+	width   uint64 // a file may claim any time: differences have all 64 bits
 }
 
 // deviceMoments are those of one device.
@@ -38,7 +39,7 @@ type deviceMoments struct {
 	now     tree.Amount
 	high    tree.Amount // when the set was marked last
 	at      format.Time
-	stretch format.Time // which one that is in
+	stretch uint64 // which one that is in
 	touched bool
 	open    bool
 	shots   []shot
@@ -47,7 +48,7 @@ type deviceMoments struct {
 
 // A shot is what was live at a moment.
 type shot struct {
-	stretch format.Time
+	stretch uint64
 	at      format.Time
 	sum     tree.Amount
 	cells   []shotCell
@@ -146,7 +147,7 @@ func (m *moments) enter(now format.Time) {
 	}
 	m.width = 1e6
 	if to > m.from {
-		m.width = (to-m.from)/mostMoments + 1
+		m.width = (uint64(to)-uint64(m.from))/mostMoments + 1
 	}
 	for _, d := range m.order {
 		m.begin(d, max(m.from, now))
@@ -158,7 +159,17 @@ func (m *moments) begin(d *deviceMoments, at format.Time) {
 	d.mark(at)
 }
 
-func (m *moments) stretch(t format.Time) format.Time { return max(t-m.from, 0) / m.width }
+func (m *moments) stretch(t format.Time) uint64 {
+	if t <= m.from {
+		return 0
+	}
+	return (uint64(t) - uint64(m.from)) / m.width
+}
+
+// start is where a stretch begins.
+func (m *moments) start(stretch uint64) format.Time {
+	return format.Time(uint64(m.from) + stretch*m.width)
+}
 
 func (d *deviceMoments) mark(at format.Time) {
 	d.set.Mark()
@@ -175,14 +186,14 @@ func (m *moments) reach(d *deviceMoments, t format.Time) {
 	d.keep()
 	if s > d.stretch+1 && d.now != d.high {
 		d.stretch++
-		d.mark(m.from + d.stretch*m.width)
+		d.mark(m.start(d.stretch))
 		d.keep()
 	}
 	for len(d.shots) > mostMoments {
 		m.double()
 	}
 	d.stretch = m.stretch(t)
-	d.mark(max(d.at, m.from+d.stretch*m.width))
+	d.mark(max(d.at, m.start(d.stretch)))
 }
 
 // keep makes the moment that is marked a shot.
@@ -204,7 +215,7 @@ func (d *deviceMoments) keep() {
 // double makes stretches twice as long: of two that become one the higher
 // moment stays.
 func (m *moments) double() {
-	m.width *= 2
+	m.width = min(m.width, math.MaxUint64/2) * 2
 	for _, d := range m.order {
 		kept := d.shots[:0]
 		for _, s := range d.shots {

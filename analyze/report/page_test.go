@@ -28,6 +28,8 @@ func TestBrowserPages(t *testing.T) {
 		"train": {h200 + "train.gpurec"}, "cupy": {h200 + "cupy.gpurec"}, "steps": {h200 + "steps.gpurec"}, "flavours": {h200 + "flavours.gpurec"},
 		"oom-list": {twin(t, "oom/list.txt.zst")}, "oom-retried": {twin(t, "oom/retried.txt.zst")}, "two": {h200 + "train.gpurec", h200 + "cupy.gpurec"},
 		"devices": {formattest.Text(t, twoDevices).Path()}, "empty": {formattest.Text(t, "part\n").Path()}, "hostile": {formattest.Text(t, hostile).Path()},
+		"instant": {formattest.Text(t, "meta start_monotonic=-5000000000000000000\nprocess 1 pid=1\npart\n-5000000000000000000 Alloc api=torch device=0 address=1 size=100\n").Path()},
+		"ages":    {formattest.Text(t, "meta start_monotonic=-9000000000000000000\nprocess 1 pid=1\npart\n-9000000000000000000 ScopeBegin thread=7 api=scope scope=1\n9000000000000000000 Alloc api=torch device=0 address=1 size=9223372036854775807\n").Path()},
 	}
 	b := startBrowser(t)
 	for name, traces := range pages {

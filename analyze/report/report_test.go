@@ -282,6 +282,36 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// A file may claim any time; one that was not closed does not say when it ended.
+func TestTimes(t *testing.T) {
+	for _, text := range []string{
+		"meta start_monotonic=-9000000000000000000 end_monotonic=9000000000000000000\npart\n-9000000000000000000 Alloc api=torch device=0 address=1 size=100\n9000000000000000000 Alloc api=torch device=0 address=9000 size=100\n",
+		"meta start_monotonic=-9223372036854775808 end_monotonic=9223372036854775807\npart\n9223372036854775807 Alloc api=torch device=0 address=1 size=100\n",
+		"meta ending=growing\npart\n1 Alloc api=torch device=0 address=1 size=100\n9223372036854775807 Alloc api=torch device=0 address=9000 size=100\n",
+	} {
+		d := check(t, made(t, analyze.Query{}, false, formattest.Text(t, "process 1 pid=1\n"+text).Path()))
+		if len(d.Views) < 4 {
+			t.Errorf("%d views", len(d.Views))
+		}
+	}
+	var b strings.Builder
+	b.WriteString("meta ending=growing\nprocess 1 pid=1\npart\n")
+	for i := range 2000 { // of an unknown length: stretches double
+		fmt.Fprintf(&b, "%d Alloc api=torch device=0 address=%d size=%d\n%d Free api=torch address=%d\n", i*1e7, 4096*(i+1), 1+(i*7919)%2000, i*1e7+1, 4096*(i+1))
+	}
+	d := check(t, made(t, analyze.Query{}, false, formattest.Text(t, b.String()).Path()))
+	moments, high := 0, int64(0)
+	for _, v := range d.Views {
+		if v.Kind == "moment" {
+			moments++
+			high = max(high, number(t, v.Used))
+		}
+	}
+	if moments < 32 || moments > 64 || high != 2000 {
+		t.Errorf("%d moments, the highest with %d bytes", moments, high)
+	}
+}
+
 // However much there is of everything, the page is small, and its sums are
 // those of all.
 func TestBounded(t *testing.T) {

@@ -12,6 +12,7 @@ function timeline(trace, choose) {
   const curves = trace.curves.map((c) => ({ ...c, from: Number(c.from), to: Number(c.to), width: Number(c.width), least: bigs(c.least), most: bigs(c.most) }));
   const span0 = { from: Math.min(0, ...curves.map((c) => c.from)), to: Math.max(1, ...curves.map((c) => c.to), ...trace.bands.map((b) => Number(b.end))) };
   if (curves.length) span0.from = Math.min(...curves.map((c) => c.from));
+  span0.to = Math.max(span0.to, span0.from + 1 + Math.abs(span0.from) / 1e12); // a moment has a width too
   const view = { ...span0, hidden: new Set(), cursor: null, redraw: [] };
   view.draw = () => view.redraw.forEach((f) => f());
   view.zoom = (from, to) => {
