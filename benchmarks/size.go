@@ -97,15 +97,17 @@ func sizes(s *suite) error {
 // A flush says before which events the recorder would have flushed.
 type flush func(*format.Event) bool
 
-const flushEvery = 700_000_000 // ns, as the recorder does
+const flushEvery = 750_000_000 // ns, as the recorder does
 
-// ownPace is by the events' own times.
+// ownPace is by the events' own times, since the last flush: a full batch is
+// flushed without being asked.
 func ownPace() flush {
 	var flushed format.Time
+	rows := 0
 	return func(e *format.Event) bool {
 		due := e.Time >= flushed+flushEvery
-		if due {
-			flushed = e.Time
+		if rows++; due || rows > format.MaxBatchRows {
+			flushed, rows = e.Time, 1
 		}
 		return due
 	}
