@@ -1,6 +1,6 @@
 // Package report makes one page of all answers: gpuanalyze report.
 //
-//	report.go    Report: the answers, made in one pass, and the page written
+//	report.go    Report: the answers, made in two passes beside each other; the page, made small enough
 //	together.go  several answers in one pass
 //	moments.go   what was live at chosen times: the highest moment of each stretch
 //	flame.go     trees of many views as one bounded table of nodes

@@ -29,6 +29,7 @@ func TestBrowserPages(t *testing.T) {
 		"oom-list": {twin(t, "oom/list.txt.zst")}, "oom-retried": {twin(t, "oom/retried.txt.zst")}, "two": {h200 + "train.gpurec", h200 + "cupy.gpurec"},
 		"devices": {formattest.Text(t, twoDevices).Path()}, "empty": {formattest.Text(t, "part\n").Path()}, "hostile": {formattest.Text(t, hostile).Path()},
 		"instant": {formattest.Text(t, "meta start_monotonic=-5000000000000000000\nprocess 1 pid=1\npart\n-5000000000000000000 Alloc api=torch device=0 address=1 size=100\n").Path()},
+		"crowded": {formattest.Text(t, crowded()).Path()},
 		"ages":    {formattest.Text(t, "meta start_monotonic=-9000000000000000000\nprocess 1 pid=1\npart\n-9000000000000000000 ScopeBegin thread=7 api=scope scope=1\n9000000000000000000 Alloc api=torch device=0 address=1 size=9223372036854775807\n").Path()},
 	}
 	b := startBrowser(t)
@@ -226,9 +227,15 @@ func TestBrowserExact(t *testing.T) {
 			t.Errorf("%s does not say %s: %.400s", selector, want, got)
 		}
 	}
-	b.typeText("#flame input[type=search]", "constructor")
-	if got := b.text("#flame-found"); !strings.Contains(got, "1 place with 8.00 PiB (9,007,199,254,740,993)") {
-		t.Errorf("the search says %s", got)
+	for words, want := range map[string]string{
+		"constructor": "1 place with 8.00 PiB (9,007,199,254,740,993)",
+		"</s":         "1 place with 8.00 PiB (9,007,199,254,741,100)", // a line and one below it: a byte counts once
+	} {
+		b.eval(`document.querySelector("#flame input[type=search]").value = ""`, nil)
+		b.typeText("#flame input[type=search]", words)
+		if got := b.text("#flame-found"); !strings.Contains(got, want) {
+			t.Errorf("the search for %s says %s", words, got)
+		}
 	}
 }
 

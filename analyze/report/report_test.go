@@ -312,12 +312,10 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// However much there is of everything, the page is small, and its sums are
-// those of all.
-func TestBounded(t *testing.T) {
+// crowded has more of everything than a page can show, under long names.
+func crowded() string {
 	var b strings.Builder
 	long := strings.Repeat("n", 3000)
-	const many = 12_000
 	b.WriteString("device 0 uuid=GPU-0 total=100000000000\nprocess 1 pid=4711 command=" + long + "\n")
 	for i := range many {
 		fmt.Fprintf(&b, "frame %d python %s%d %d f\nname %d %s%d\n", i+1, long[:300], i, i, i+1, long[:300], i)
@@ -329,7 +327,15 @@ func TestBounded(t *testing.T) {
 		fmt.Fprintf(&b, "%d Alloc thread=7 api=torch device=%d address=%d size=%d stack=%d scope=%d\n", 10*i+1, i%25, 4096*(i+1), 1+i%1000, i+1, i+1)
 		fmt.Fprintf(&b, "%d ScopeEnd thread=7 api=scope scope=%d\n", 10*i+2, i+1)
 	}
-	page := made(t, analyze.Query{}, false, formattest.Text(t, b.String()).Path())
+	return b.String()
+}
+
+const many = 12_000
+
+// However much there is of everything, the page is small, and its sums are
+// those of all.
+func TestBounded(t *testing.T) {
+	page := made(t, analyze.Query{}, false, formattest.Text(t, crowded()).Path())
 	d := check(t, page)
 	total := int64(0)
 	for _, r := range d.Totals {
