@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -39,7 +40,7 @@ func runImport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 		return err
 	}
 	if f.NArg() != 2 {
-		return usagef("want what it is and a file, got %d arguments", f.NArg())
+		return usagef("want the word text and a file, got %d argument%s", f.NArg(), analyze.Plural(int64(f.NArg())))
 	}
 	if *out == "" {
 		return usagef("-o TRACE is missing")

@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -24,6 +25,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
 )
 
 // A command is one row of what gpuanalyze can do.
@@ -171,8 +173,19 @@ func code(ctx context.Context, stderr io.Writer, c *command, err error) int {
 	case errors.Is(err, syscall.EPIPE):
 		return exitFailed // the reader has gone and needs no words
 	}
-	fmt.Fprintf(stderr, "gpuanalyze %s: %s\n", c.name, sentence(err))
+	fmt.Fprintf(stderr, "gpuanalyze %s: %s%s\n", c.name, sentence(err), hint(err))
 	return exitFailed
+}
+
+// hint is what to do about an error, where that is known.
+func hint(err error) string {
+	var not *format.NotTraceError
+	if errors.As(err, &not) {
+		if name, twin := strings.CutSuffix(strings.TrimSuffix(not.Path, ".zst"), ".txt"); twin {
+			return analyze.Line(fmt.Sprintf("; gpuanalyze import text %s -o %s.gpurec makes one of a text twin", analyze.Word(not.Path), analyze.Word(filepath.Base(name))))
+		}
+	}
+	return ""
 }
 
 // sentence is an error on one line that steers no terminal: paths and arguments

@@ -63,6 +63,8 @@ func TestCommands(t *testing.T) {
 		{"verify, quiet", []string{"verify", "-q", whole}, 0, "", ""},
 		{"verify, quiet and partial", []string{"verify", "-q", lossy}, exitPartial, "", lossy + ": 3 events lost\n"},
 		{"no trace", []string{"lines"}, exitUsage, "", "no trace given"},
+		{"a text twin", []string{"lines", filepath.Join(h200, "oom", "list.txt.zst")}, exitFailed, "", "list.txt.zst -o list.gpurec makes one of a text twin"},
+		{"import of what", []string{"import", "a.txt", "-o", "a"}, exitUsage, "", "want the word text and a file, got 1 argument\n"},
 		{"no such flag", []string{"lines", "--deep", whole}, exitUsage, "", "unknown flag: --deep"},
 		{"no such layer", []string{"lines", "--layer", "soft", whole}, exitUsage, "", "it is driver, pool or host"},
 		{"no such time", []string{"lines", "--at", "noon", whole}, exitUsage, "", `--at: time "noon"`},
