@@ -6,7 +6,7 @@
 //	event.go    Event and the rows beside it: Frame, Stack, Process, Device, Sample, Meta
 //	wire.go     records in a lane and the lane's header (generates the C header and the Python constants)
 //	schema.go   the same rows as Arrow tables: the columns, each a field of its row's struct
-//	batch.go, shape.go, frame.go     rows as columns, the bytes around them, one table's file
+//	batch.go, shape.go, compress.go, frame.go   rows as columns, the bytes around them, one table's file
 //	seq.go      the numbers of events, which mostly go up by one, on disk
 //	defs.go     what events refer to, by id
 //	writer.go, part.go, reader.go    a trace's directory and its parts; retain.go  which of them stay
