@@ -40,7 +40,7 @@ type Runner func(ctx context.Context, a analyze.Answer, show bool) (*analyze.Com
 
 // Make asks for all answers about so many traces. The two that cost most are in
 // a pass of their own, so that two cores share the work: 20 M events took
-// 21 s of CPU in one pass, and half of 25 s each in two. Where the query has a
+// 21 s in one pass, and 12 to 14 s in two on the same two cores. Where the query has a
 // filter, answers that count otherwise than the others get passes of their own.
 func Make(ctx context.Context, traces int, filtered bool, run Runner) (*Report, error) {
 	curve := func(c timeline.Curve) *timeline.Answer {
