@@ -39,9 +39,10 @@ type Report struct {
 type Runner func(ctx context.Context, a analyze.Answer, show bool) (*analyze.Completeness, error)
 
 // Make asks for all answers about so many traces. The two that cost most are in
-// a pass of their own, so that two cores share the work: 20 M events took
-// 21 s in one pass, and 12 to 14 s in two on the same two cores. Where the query has a
-// filter, answers that count otherwise than the others get passes of their own.
+// a pass of their own, so that two cores share the work: 20 M events took 21 s
+// of CPU in one pass; in two, 22 to 24 s of CPU and 12 to 14 s by the clock.
+// Where the query has a filter, answers that count otherwise than the others
+// get passes of their own.
 func Make(ctx context.Context, traces int, filtered bool, run Runner) (*Report, error) {
 	curve := func(c timeline.Curve) *timeline.Answer {
 		return timeline.New(timeline.Options{By: timeline.ByDevice, Curve: c, Points: mostBuckets})
