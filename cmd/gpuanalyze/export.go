@@ -97,6 +97,11 @@ func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 	if a.json && o.out == "-" {
 		return usagef("--json and -o - both want stdout")
 	}
+	if o.out != "-" {
+		if err := outside(o.out, traces); err != nil {
+			return err
+		}
+	}
 	o.traces = len(traces)
 	m, err := f.create(&o)
 	if err != nil {

@@ -49,11 +49,14 @@ func runRepair(_ context.Context, stdout, stderr io.Writer, args []string) error
 	}
 	path := f.Arg(0)
 	if !*inPlace && *out == "" {
-		*out = strings.TrimSuffix(filepath.Clean(path), ".gpurec") + "-repaired.gpurec"
+		*out = beside(path)
 	}
 	if *out != "" {
 		if _, err := os.Lstat(*out); err == nil {
 			return fmt.Errorf("%s: it exists already; name another output or remove it", *out)
+		}
+		if err := outside(*out, []string{path}); err != nil {
+			return err
 		}
 	}
 	if err := unattended(path, time.Now()); err != nil {
@@ -72,6 +75,20 @@ func runRepair(_ context.Context, stdout, stderr io.Writer, args []string) error
 		fmt.Fprintf(stderr, "%s: %s; %d events\n", analyze.Line(*out), analyze.Line(r.String()), r.Events)
 	}
 	return nil
+}
+
+// beside is NAME-repaired.gpurec next to the trace, however that is named.
+func beside(path string) string {
+	path = filepath.Clean(path)
+	if filepath.Base(path) == format.MetaFile {
+		path = filepath.Dir(path)
+	}
+	if b := filepath.Base(path); b == "." || b == ".." { // they name nothing
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+	}
+	return strings.TrimSuffix(path, ".gpurec") + "-repaired.gpurec"
 }
 
 // unattended refuses a trace that is being recorded, as far as this machine can

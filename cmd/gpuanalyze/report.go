@@ -52,6 +52,11 @@ func runReport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 	case *out == "-" && a.json:
 		return usagef("-o - and --json exclude each other")
 	}
+	if *out != "-" {
+		if err := outside(*out, traces); err != nil {
+			return err
+		}
+	}
 	filtered := len(q.Processes)+len(q.Ranks)+len(q.Devices)+len(q.Threads)+len(q.Layers)+len(q.Scopes) > 0
 	r, err := report.Make(ctx, len(traces), filtered, func(ctx context.Context, ans analyze.Answer, show bool) (*analyze.Completeness, error) {
 		if !show {

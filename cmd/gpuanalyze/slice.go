@@ -47,6 +47,9 @@ func runSlice(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 	if _, err := os.Lstat(*out); err == nil {
 		return fmt.Errorf("%s: it exists already; name another output or remove it", *out)
 	}
+	if err := outside(*out, traces); err != nil {
+		return err
+	}
 	ans := slice.New(*out)
 	defer ans.Abort()
 	c, err := a.answer(ctx, stderr, traces, q, ans)
