@@ -1,6 +1,7 @@
 package format
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -50,11 +51,13 @@ type repairTable struct {
 //  1. Every table is read to its last whole batch: events before definitions, so
 //     that what was flushed meanwhile refers to nothing that is left behind.
 //  2. It is copied as far, or cut there, and gets its footer.
-//  3. trace.json says EndRepaired, and why.
+//  3. trace.json says EndRepaired, and why: of a copy at last, so that half of
+//     one is no trace; in place at first, so that none that lost rows to a repair
+//     that was killed is called whole.
 //
 // What a closed trace has is not touched: then nothing is made, and Needed is
 // false. Do not repair what is being recorded.
-func Repair(path, out string) (*Repaired, error) {
+func Repair(ctx context.Context, path, out string) (*Repaired, error) {
 	t, err := Open(path)
 	if err != nil {
 		return nil, err
@@ -64,7 +67,7 @@ func Repair(path, out string) (*Repaired, error) {
 	}
 	m := t.Meta()
 	r := &Repaired{open: m.Ending == EndGrowing}
-	tables, err := r.look(t, &m)
+	tables, err := r.look(ctx, t, &m)
 	if err != nil {
 		return nil, fmt.Errorf("repair %s: %w", path, err)
 	}
@@ -75,19 +78,24 @@ func Repair(path, out string) (*Repaired, error) {
 		m.Reason += "; "
 	}
 	m.Ending, m.Reason = EndRepaired, m.Reason+r.String()
-	if err := repairInto(t, out, tables, &m); err != nil {
+	if out == "" {
+		err = repairHere(t, tables, &m)
+	} else {
+		err = repairInto(ctx, t, out, tables, &m)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("repair %s: %w", path, err)
 	}
 	return r, nil
 }
 
 // look reads every table, and adds up what trace.json lacks.
-func (r *Repaired) look(t *Trace, m *Meta) (tables []*repairTable, err error) {
+func (r *Repaired) look(ctx context.Context, t *Trace, m *Meta) (tables []*repairTable, err error) {
 	var lost int64
 	for _, p := range t.Parts() {
 		for _, tab := range slices.Backward(tableOrder[:]) {
 			k := &repairTable{path: filepath.Join(partName(p.index), tab.file()), table: tab}
-			err := k.look(t.path, func(b *batch) {
+			err := k.look(ctx, t.path, func(b *batch) {
 				if tab == eventsTable {
 					r.Events += countEvents(b, m, &lost)
 				}
@@ -119,7 +127,7 @@ func (r *Repaired) look(t *Trace, m *Meta) (tables []*repairTable, err error) {
 }
 
 // look reads a table. see has each batch.
-func (k *repairTable) look(dir string, see func(*batch)) error {
+func (k *repairTable) look(ctx context.Context, dir string, see func(*batch)) error {
 	r, err := openTable(filepath.Join(dir, k.path), k.table)
 	if err != nil {
 		return err
@@ -129,6 +137,9 @@ func (k *repairTable) look(dir string, see func(*batch)) error {
 	for {
 		b, err := r.next()
 		if err == nil {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			see(b)
 			continue
 		}
@@ -162,53 +173,73 @@ func countEvents(b *batch, m *Meta, lost *int64) (n int64) {
 	return n
 }
 
-// repairInto does what look found necessary.
-func repairInto(t *Trace, out string, tables []*repairTable, m *Meta) (err error) {
-	dir := out
-	if out == "" {
-		dir = t.path
-	} else {
-		if err := os.Mkdir(out, 0o700); err != nil {
+// regular refuses to repair in place what is a link: a file would be cut that is
+// not the trace's.
+func regular(dir string, tables []*repairTable) error {
+	for _, k := range tables {
+		if fi, err := os.Lstat(filepath.Join(dir, k.path)); err == nil && !fi.Mode().IsRegular() {
+			return fmt.Errorf("%s is no regular file: repair into another directory", k.path)
+		}
+	}
+	return nil
+}
+
+// repairHere does in place what look found necessary.
+func repairHere(t *Trace, tables []*repairTable, m *Meta) error {
+	if err := regular(t.path, tables); err != nil {
+		return err
+	}
+	if err := (&Writer{dir: t.path, meta: *m, disk: osDisk{}}).writeMeta(); err != nil {
+		return err
+	}
+	for _, k := range tables {
+		if k.closed {
+			continue
+		}
+		if err := k.close(filepath.Join(t.path, k.path), os.O_CREATE); err != nil {
 			return err
 		}
-		defer func() {
-			if err != nil {
-				os.RemoveAll(out) // this call has made it
-			}
-		}()
-		for _, p := range t.Parts() {
-			if err := os.Mkdir(filepath.Join(out, partName(p.index)), 0o700); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+// repairInto does as a copy what look found necessary.
+func repairInto(ctx context.Context, t *Trace, out string, tables []*repairTable, m *Meta) (err error) {
+	if err := os.Mkdir(out, 0o700); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(out) // this call has made it
+		}
+	}()
+	for _, p := range t.Parts() {
+		if err := os.Mkdir(filepath.Join(out, partName(p.index)), 0o700); err != nil {
+			return err
 		}
 	}
 	for _, k := range tables {
-		if out != "" {
-			err = k.copy(t.path, out)
-		} else if !k.closed {
-			err = k.close(filepath.Join(dir, k.path), os.O_CREATE)
-		}
-		if err != nil {
+		if err := k.copy(ctx, t.path, out); err != nil {
 			return err
 		}
 	}
-	return (&Writer{dir: dir, meta: *m, disk: osDisk{}}).writeMeta()
+	return (&Writer{dir: out, meta: *m, disk: osDisk{}}).writeMeta()
 }
 
 // copy copies what is whole, and closes it.
-func (k *repairTable) copy(from, to string) error {
+func (k *repairTable) copy(ctx context.Context, from, to string) error {
 	path := filepath.Join(to, k.path)
 	n := k.whole
 	if k.closed {
 		n = k.size
 	}
-	if err := copyHead(filepath.Join(from, k.path), path, n); err != nil || k.closed {
+	if err := copyHead(ctx, filepath.Join(from, k.path), path, n); err != nil || k.closed {
 		return err
 	}
 	return k.close(path, 0)
 }
 
-func copyHead(from, to string, n int64) error {
+func copyHead(ctx context.Context, from, to string, n int64) error {
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil || n == 0 {
 		return errors.Join(err, closeFile(out))
@@ -218,7 +249,12 @@ func copyHead(from, to string, n int64) error {
 		return errors.Join(err, closeFile(out))
 	}
 	defer in.Close()
-	_, err = io.CopyN(out, in, n)
+	for most := int64(64 << 20); n > 0 && err == nil; n -= most { // an interrupt is waited for so long
+		most = min(most, n)
+		if err = ctx.Err(); err == nil {
+			_, err = io.CopyN(out, in, most)
+		}
+	}
 	return errors.Join(err, out.Close())
 }
 

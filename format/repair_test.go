@@ -1,7 +1,9 @@
 package format
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -59,7 +61,7 @@ func rowsClosed(t *testing.T, dir string) (n int) {
 	for _, p := range tr.Parts() {
 		for _, tab := range tableOrder {
 			k := &repairTable{path: filepath.Join(partName(p.index), tab.file()), table: tab}
-			if err := k.look(dir, func(b *batch) {
+			if err := k.look(t.Context(), dir, func(b *batch) {
 				if tab == eventsTable {
 					n += b.rows
 				}
@@ -130,7 +132,7 @@ func TestRepair(t *testing.T) {
 				} else {
 					at = out
 				}
-				r, err := Repair(dir, out)
+				r, err := Repair(t.Context(), dir, out)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -147,7 +149,7 @@ func TestRepair(t *testing.T) {
 				if m.Ending != EndRepaired || m.Reason != r.String() || m.Parts != 2 || m.Stats.Events != uint64(r.Events) || m.End == 0 || m.TraceID == "" {
 					t.Errorf("trace.json says %+v", m)
 				}
-				again, err := Repair(at, filepath.Join(t.TempDir(), "again.gpurec"))
+				again, err := Repair(t.Context(), at, filepath.Join(t.TempDir(), "again.gpurec"))
 				if err != nil || again.Needed() {
 					t.Errorf("repaired again: %v, %v", again, err)
 				}
@@ -160,19 +162,107 @@ func TestRepair(t *testing.T) {
 func TestRepairRefuses(t *testing.T) {
 	dir := killed(t)
 	out := filepath.Join(t.TempDir(), "r.gpurec")
-	if _, err := Repair(filepath.Join(dir, "00001"), out); err == nil || !strings.Contains(err.Error(), "name the trace") {
+	if _, err := Repair(t.Context(), filepath.Join(dir, "00001"), out); err == nil || !strings.Contains(err.Error(), "name the trace") {
 		t.Errorf("a part alone: %v", err)
 	}
-	if _, err := Repair(dir, dir); err == nil {
+	if _, err := Repair(t.Context(), dir, dir); err == nil {
 		t.Error("the trace is its own output")
 	}
 	if err := os.WriteFile(filepath.Join(dir, "00000", "names.arrow"), []byte("no table at all, and long enough"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Repair(dir, out); err == nil || !strings.Contains(err.Error(), "names.arrow") {
+	if _, err := Repair(t.Context(), dir, out); err == nil || !strings.Contains(err.Error(), "names.arrow") {
 		t.Errorf("a table that is none: %v", err)
 	}
 	if _, err := os.Lstat(out); err == nil {
 		t.Error("an output is left")
+	}
+}
+
+// A repair in place that is killed, or finds the disk full, leaves a trace that
+// says that rows went: of one that was closed nothing else would.
+func TestRepairHereStopped(t *testing.T) {
+	dir := killed(t)
+	if _, err := Repair(t.Context(), dir, ""); err != nil {
+		t.Fatal(err)
+	}
+	meta := filepath.Join(dir, MetaFile)
+	b, err := os.ReadFile(meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As a closed trace of which files were cut.
+	if err := os.WriteFile(meta, []byte(strings.Replace(string(b), `"repaired"`, `"closed"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"00000", "00001"} {
+		if err := os.Truncate(filepath.Join(dir, part, eventsTable.file()), 4000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tr := open(t, dir)
+	m := tr.Meta()
+	r := &Repaired{}
+	tables, err := r.look(t.Context(), tr, &m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Ending, m.Reason = EndRepaired, r.String()
+	if err := os.RemoveAll(filepath.Join(dir, "00001")); err != nil { // the one of which nothing can be closed
+		t.Fatal(err)
+	}
+	if err := repairHere(tr, tables, &m); err == nil {
+		t.Fatal("tables were closed that are not there")
+	}
+	if m := open(t, dir).Meta(); m.Ending != EndRepaired || !strings.Contains(m.Reason, "tables without their end: 2") {
+		t.Errorf("trace.json says %q, %q", m.Ending, m.Reason)
+	}
+}
+
+// In place nothing is written that is not the trace's.
+func TestRepairLinks(t *testing.T) {
+	for _, content := range []string{"", "ARROW1"} {
+		dir, other := killed(t), filepath.Join(t.TempDir(), "other")
+		path := filepath.Join(dir, "00001", "names.arrow")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if content != "" {
+			if err := os.WriteFile(other, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink(other, path); err != nil {
+			t.Skip(err)
+		}
+		before := contents(t, filepath.Join(dir, "00000"))
+		if _, err := Repair(t.Context(), dir, ""); err == nil || !strings.Contains(err.Error(), "no regular file") {
+			t.Errorf("%q: %v", content, err)
+		}
+		if b, _ := os.ReadFile(other); string(b) != content {
+			t.Errorf("%q became %q", content, b)
+		}
+		if after := contents(t, filepath.Join(dir, "00000")); fmt.Sprint(after) != fmt.Sprint(before) || open(t, dir).Meta().Ending != EndGrowing {
+			t.Errorf("%q: the trace was changed", content)
+		}
+	}
+}
+
+// An interrupt leaves no half of a copy, and the trace as it was.
+func TestRepairInterrupted(t *testing.T) {
+	dir, out := killed(t), filepath.Join(t.TempDir(), "out.gpurec")
+	before := contents(t, dir)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for _, to := range []string{out, ""} {
+		if _, err := Repair(ctx, dir, to); !errors.Is(err, context.Canceled) {
+			t.Errorf("to %q: %v", to, err)
+		}
+	}
+	if _, err := os.Lstat(out); err == nil {
+		t.Error("there is half of a copy")
+	}
+	if after := contents(t, dir); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Error("the trace was changed")
 	}
 }

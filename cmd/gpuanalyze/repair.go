@@ -33,7 +33,7 @@ is left alone, and no OUT is made.`,
 // longer than a recorder keeps rows to itself.
 const settled = 3 * time.Second
 
-func runRepair(_ context.Context, stdout, stderr io.Writer, args []string) error {
+func runRepair(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	f := newFlagSet(repairCommand(), stdout)
 	out := f.StringP("output", "o", "", "the `TRACE` to make; it must not exist")
 	inPlace := f.Bool("in-place", false, "change TRACE itself")
@@ -62,7 +62,7 @@ func runRepair(_ context.Context, stdout, stderr io.Writer, args []string) error
 	if err := unattended(path, time.Now()); err != nil {
 		return err
 	}
-	r, err := format.Repair(path, *out)
+	r, err := format.Repair(ctx, path, *out)
 	switch {
 	case err != nil:
 		return err
