@@ -217,12 +217,13 @@ func (x *Exporter) Begin(p *analyze.Pass) error {
 	return nil
 }
 
-// name is what people call the trace at path.
+// name is what people call the trace at path; a file's name need not be UTF-8,
+// which every table's texts are.
 func name(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs // "." has no name
 	}
-	return filepath.Base(path)
+	return strings.ToValidUTF8(filepath.Base(path), "\uFFFD")
 }
 
 // A Count is how much there is of something in an export.

@@ -100,3 +100,12 @@ func TestFormatsAreEqual(t *testing.T) {
 		}
 	}
 }
+
+// A directory's name need not be UTF-8; what is in a table is.
+func TestNameOfTrace(t *testing.T) {
+	for given, want := range map[string]string{"a/\xff\"\n.gpurec": "\uFFFD\"\n.gpurec", "größe.gpurec": "größe.gpurec"} {
+		if got := name(given); got != want {
+			t.Errorf("%q is %q, want %q", given, got, want)
+		}
+	}
+}

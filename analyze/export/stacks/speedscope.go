@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -86,7 +87,7 @@ func profileOf(rows []row, v Value, traces bool) scopeProfile {
 	}
 	p.Name = v.String() + " of " + deviceName(r.device)
 	if n := r.trace.devices[r.device].Name; n != "" {
-		p.Name += " (" + n + ")"
+		p.Name += " (" + analyze.Printable(n) + ")"
 	}
 	if traces {
 		p.Name = r.trace.name + ": " + p.Name

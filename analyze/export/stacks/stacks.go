@@ -202,12 +202,12 @@ func (a *Answer) resolve(s *source, defs *format.Defs) {
 	a.sums = nil
 }
 
-// name is what people call the trace at path.
+// name is what people call the trace at path, on one line as frames are.
 func name(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs // "." has no name
 	}
-	return filepath.Base(path)
+	return analyze.Printable(filepath.Base(path))
 }
 
 // several reports whether a stack alone does not say where its bytes were: of

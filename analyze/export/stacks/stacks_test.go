@@ -99,6 +99,41 @@ func TestFolded(t *testing.T) {
 	}
 }
 
+// A directory may have any name, and a device, and each is on one line of UTF-8.
+func TestNamesOfTraces(t *testing.T) {
+	var paths []string
+	for _, n := range []string{"a\nb;\x1b[31m\u202e.gpurec", "\xff\xfe.gpurec"} {
+		path := filepath.Join(t.TempDir(), n)
+		if err := os.Rename(formattest.Text(t, strings.Replace(small, `name="H200"`, `name="H\n\u202e200"`, 1)).Path(), path); err != nil {
+			t.Skip(err) // not every file system takes every name
+		}
+		paths = append(paths, path)
+	}
+	a := of(t, analyze.Query{}, paths...)
+	var folded, scope bytes.Buffer
+	if err := a.WriteFolded(&folded, PeakSpace); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(folded.String(), "\n"), "\n")
+	for _, l := range lines {
+		if !regexp.MustCompile(`^[^;]+;device \d;.* \d+$`).MatchString(l) || l != analyze.Printable(l) {
+			t.Errorf("%q", l)
+		}
+	}
+	if err := a.WriteSpeedscope(&scope); err != nil {
+		t.Fatal(err)
+	}
+	var file scopeFile
+	if err := json.Unmarshal(scope.Bytes(), &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range file.Profiles {
+		if p.Name != analyze.Printable(p.Name) {
+			t.Errorf("%q", p.Name)
+		}
+	}
+}
+
 func TestEmptyTrace(t *testing.T) {
 	a := of(t, analyze.Query{}, formattest.Text(t, "process 1 pid=1\n").Path())
 	for name, write := range map[string]func(io.Writer) error{"pprof": a.WritePprof, "speedscope": a.WriteSpeedscope,
