@@ -139,22 +139,23 @@ def _read(path: str) -> Tuple[Any, bool]:
     """A file's rows, None where not even its schema is written yet, and whether
     it was closed."""
     pa = arrow()
+    damage = (pa.ArrowInvalid, pa.ArrowNotImplementedError)  # the second of types that Arrow has not
     with pa.OSFile(path) as source:
         try:
             return pa.ipc.open_file(source).read_all(), True
-        except pa.ArrowInvalid:
+        except damage:
             pass  # no footer: growing, or cut
     with open(path, "rb") as f:
         f.seek(MAGIC)
         batches = []
         try:
             reader = pa.ipc.open_stream(f)
-        except pa.ArrowInvalid:
+        except damage:
             return None, False
         try:
             for batch in reader:
                 batches.append(batch)
-        except (pa.ArrowInvalid, OSError):
+        except damage + (OSError,):
             pass  # the last batch is not whole
         return pa.Table.from_batches(batches, reader.schema), False
 

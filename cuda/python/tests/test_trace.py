@@ -195,6 +195,26 @@ class TestTables(unittest.TestCase):
         shutil.copy(os.path.join(TRAIN, "trace.json"), trace)
         return trace
 
+    def test_damaged_types(self):
+        trace = os.path.join(self.dir, "types.gpurec")
+        shutil.copytree(TRAIN, trace)
+        path = os.path.join(trace, "00000", "devices.arrow")
+        with open(path, "rb") as f:
+            whole = f.read()[:-20]  # without a footer the head's schema counts
+        for i in range(8, 1000):  # the width of a number, somewhere in the schema
+            damaged = whole[:i] + b"\xff" + whole[i + 1 :]
+            try:
+                pyarrow.ipc.open_stream(damaged[8:])
+            except pyarrow.ArrowNotImplementedError:
+                break
+            except Exception:
+                pass
+        else:
+            self.fail("no type is damaged")
+        with open(path, "wb") as f:
+            f.write(damaged)
+        self.assertRaisesRegex(ValueError, "nothing to read in devices", gpurec.open(trace).devices)
+
     def test_dictionary(self):
         text = dictionary(self.traces[-1])
         if os.environ.get("GPUREC_UPDATE"):
