@@ -161,6 +161,19 @@ func (a *analysis) answer(ctx context.Context, stderr io.Writer, traces []string
 	return c, err
 }
 
+// print writes a report as text or JSON, and concludes.
+func (a *analysis) print(stdout, stderr io.Writer, r interface{ WriteText(io.Writer) error }, c *analyze.Completeness) (err error) {
+	if a.json {
+		err = writeJSON(stdout, r)
+	} else {
+		err = r.WriteText(stdout)
+	}
+	if err != nil {
+		return err
+	}
+	return a.conclude(stderr, c)
+}
+
 // conclude says on stderr how complete the answer is. Its error is the exit
 // status.
 func (a *analysis) conclude(stderr io.Writer, c *analyze.Completeness) error {

@@ -42,14 +42,5 @@ func runRanks(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 	if err != nil {
 		return err
 	}
-	r := ans.Report(c)
-	if a.json {
-		err = writeJSON(stdout, r)
-	} else {
-		err = r.WriteText(stdout)
-	}
-	if err != nil {
-		return err
-	}
-	return a.conclude(stderr, c)
+	return a.print(stdout, stderr, ans.Report(c), c)
 }

@@ -37,14 +37,5 @@ func runSummary(ctx context.Context, stdout, stderr io.Writer, args []string) er
 	if err != nil {
 		return err
 	}
-	r := ans.Report(c)
-	if a.json {
-		err = writeJSON(stdout, r)
-	} else {
-		err = r.WriteText(stdout)
-	}
-	if err != nil {
-		return err
-	}
-	return a.conclude(stderr, c)
+	return a.print(stdout, stderr, ans.Report(c), c)
 }
