@@ -54,7 +54,7 @@ d = json.load(sys.stdin)["devices"][0]
 parts = d.get("parts") or {}
 by = {}
 for p in parts.get("parts", []):
-    key = "inferred" if "inferred" in p["part"] or "(inferred)" in p.get("text", "") or p["part"].startswith(("context", "modules", "rounding")) else p["part"]
+    key = "inferred" if p.get("inferred") else p["part"]
     by[key] = by.get(key, 0) + p["bytes"]
 mib = lambda n: "%.1f MiB" % (n / 2**20)
 nvml, unexplained = parts.get("sum", 0), by.get("unexplained", 0)
