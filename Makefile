@@ -67,10 +67,12 @@ test-python:
 	done
 	$(PYTHON) -m unittest discover -s testdata/h200
 
-# Parts as they lie, and exports, in the tools that people open them with.
+# Parts as they lie, and exports, in the tools that people open them with; the
+# Python package as pip installs it.
 test-interop: build $(VENV)/ok
 	$(VENV)/bin/python analyze/export/interop/test_interop.py bin/gpuanalyze
 	$(VENV)/bin/python cuda/python/tests/test_trace.py
+	$(VENV)/bin/python -m unittest discover -s cuda/python/tests/interop
 	$(VENV)/bin/python analyze/export/interop/test_duckdb.py bin/gpuanalyze
 	$(VENV)/bin/python analyze/export/interop/test_viewers.py bin/gpuanalyze
 

@@ -24,9 +24,11 @@ loaded. Nothing here allocates GPU memory, prints, or raises on behalf of the
 recording.
 """
 
+import os
 from typing import Any, Callable, List, Optional, TypeVar
 
-from gpurec import _hook
+from gpurec import _hook, _version, _wire
+from gpurec._version import __version__ as __version__
 
 __all__ = ["LineProfileHook", "active", "mark", "scope"]  # not open: a star would hide the builtin
 
@@ -43,6 +45,10 @@ def active() -> bool:
 def mark(text: str) -> None:
     """Put a text into the recording at this moment."""
     _hook.mark(_hook.text(text))
+
+
+if active():
+    _version.tell(mark, bool(os.environ.get(_wire.ENV_VERBOSE)))
 
 
 def open(trace: str, gpuanalyze: Optional[str] = None) -> Any:

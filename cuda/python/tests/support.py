@@ -21,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(HERE)
 HOOK = os.path.join(os.path.dirname(PACKAGE), "hook")
 STANDIN = os.path.join(HERE, "standin")
+BIN = os.path.join(os.path.dirname(os.path.dirname(PACKAGE)), "bin")  # as make build leaves it
 
 SCRATCH = tempfile.mkdtemp(prefix="gpurec-python-")
 atexit.register(shutil.rmtree, SCRATCH)
@@ -43,6 +44,41 @@ def stub(*flags):
     return compile_library(os.path.join(SCRATCH, "stub%s.so" % "".join(flags)), sources, "-I", HOOK, *flags)
 
 
+def bare_environment(**changes):
+    """This process's environment without what tests, gpurec or a user put there
+    for Python; None takes a name out."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GPUREC", "LD_PRELOAD"))}
+    env.update(PYTHONDONTWRITEBYTECODE="1", **changes)
+    return {k: v for k, v in env.items() if v is not None}
+
+
+def record(trace, command, flags=(), check=True, **environment):
+    """Runs command under the real gpurec run; the finished process, with its texts."""
+    p = subprocess.run(
+        [os.path.join(BIN, "gpurec"), "run", "-o", trace, *flags, "--", *command],
+        env=bare_environment(**environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=120,
+    )
+    if check and p.returncode != 0:
+        raise AssertionError("%s: exit %d\n%s%s" % (command, p.returncode, p.stdout, p.stderr))
+    return p
+
+
+def analyze(*arguments):
+    """What gpuanalyze prints."""
+    command = [os.path.join(BIN, "gpuanalyze"), *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+
+
+def recording_missing():
+    """Why the real gpurec cannot be run here; "" where it can."""
+    return "" if os.access(os.path.join(BIN, "gpurec"), os.X_OK) else "there is no bin/gpurec: make build"
+
+
 class Case(unittest.TestCase):
     stub_flags = ()
 
@@ -53,11 +89,14 @@ class Case(unittest.TestCase):
         """Runs program as gpurec run would; returns (what the hook was told, stdout, stderr)."""
         log = os.path.join(self.dir, "log")
         open(log, "w").close()
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GPUREC", "LD_PRELOAD"))}
-        env.update(PYTHONPATH=os.pathsep.join([PACKAGE] + list(path)), PYTHONDONTWRITEBYTECODE="1")
-        env.update(STUB_LOG=log, LD_PRELOAD=stub(*self.stub_flags), GPUREC_SOCKET="/nowhere")
-        env.update(environment)
-        env = {k: v for k, v in env.items() if v is not None}
+        set_up = dict(
+            PYTHONPATH=os.pathsep.join([PACKAGE] + list(path)),
+            STUB_LOG=log,
+            LD_PRELOAD=stub(*self.stub_flags),
+            GPUREC_SOCKET="/nowhere",
+        )
+        set_up.update(environment)
+        env = bare_environment(**set_up)
         p = subprocess.run(
             [sys.executable, *flags, "-c", textwrap.dedent(program)],
             env=env,
