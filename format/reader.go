@@ -198,7 +198,9 @@ func (p *Part) open(t *table) (*tableReader, error) {
 	if _, serr := os.Stat(p.dir); serr != nil {
 		return nil, fmt.Errorf("open part %d: %w", p.index, serr)
 	}
-	if t == eventsTable { // made last: the recorder was at it, or died at it
+	// The events are made last: without them the recorder is at the part's tables, or
+	// died at them.
+	if _, err := os.Stat(filepath.Join(p.dir, eventsTable.file())); errors.Is(err, fs.ErrNotExist) {
 		return nil, &TruncatedError{Path: path}
 	}
 	return nil, &CorruptError{Path: path, Err: errors.New("the table is missing")}

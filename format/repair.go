@@ -49,7 +49,8 @@ type repairTable struct {
 // the new directory out; where out is "", in place.
 //
 //  1. Every table is read to its last whole batch: events before definitions, so
-//     that what was flushed meanwhile refers to nothing that is left behind.
+//     that what was flushed meanwhile refers to nothing that is left behind. Of a
+//     part's first events, the checkpoint, half would be wrong: it counts whole.
 //  2. It is copied as far, or cut there, and gets its footer.
 //  3. trace.json says EndRepaired, and why: of a copy at last, so that half of
 //     one is no trace; in place at first, so that none that lost rows to a repair
@@ -93,11 +94,14 @@ func Repair(ctx context.Context, path, out string) (*Repaired, error) {
 func (r *Repaired) look(ctx context.Context, t *Trace, m *Meta) (tables []*repairTable, err error) {
 	var lost int64
 	for _, p := range t.Parts() {
+		began := p.index == 0
 		for _, tab := range slices.Backward(tableOrder[:]) {
 			k := &repairTable{path: filepath.Join(partName(p.index), tab.file()), table: tab}
 			err := k.look(ctx, t.path, func(b *batch) {
 				if tab == eventsTable {
-					r.Events += countEvents(b, m, &lost)
+					n, ended := countEvents(b, m, &lost)
+					r.Events += n
+					began = began || ended
 				}
 			})
 			var cut *TruncatedError
@@ -112,6 +116,10 @@ func (r *Repaired) look(ctx context.Context, t *Trace, m *Meta) (tables []*repai
 				r.Damaged = append(r.Damaged, fmt.Sprintf("%s was corrupt from byte %d on: %v", k.path, k.whole, corrupt.Err))
 			case !errors.As(err, &cut):
 				return nil, err
+			}
+			if tab == eventsTable && !began && !k.closed && k.whole > 0 {
+				r.Damaged = append(r.Damaged, fmt.Sprintf("part %d had just begun, its checkpoint is not whole and is left out", p.index))
+				k.whole, k.blocks = 0, nil
 			}
 			if !k.closed {
 				r.Files++
@@ -152,8 +160,8 @@ func (k *repairTable) look(ctx context.Context, dir string, see func(*batch)) er
 }
 
 // countEvents counts the events of a batch, and what they say was lost, and
-// notes the time of the last.
-func countEvents(b *batch, m *Meta, lost *int64) (n int64) {
+// notes the time of the last. It reports whether a checkpoint ended there.
+func countEvents(b *batch, m *Meta, lost *int64) (n int64, ended bool) {
 	var rows [block]Event
 	for from := 0; from < b.rows; from += len(rows) {
 		some := rows[:min(len(rows), b.rows-from)]
@@ -161,6 +169,7 @@ func countEvents(b *batch, m *Meta, lost *int64) (n int64) {
 		for i := range some {
 			switch e := &some[i]; {
 			case e.Kind.Checkpoint():
+				ended = ended || e.Kind == CheckpointEnd
 			case e.Kind == Lost && e.Size > 0:
 				*lost += min(e.Size, 1<<62-*lost)
 				fallthrough
@@ -170,7 +179,7 @@ func countEvents(b *batch, m *Meta, lost *int64) (n int64) {
 			}
 		}
 	}
-	return n
+	return n, ended
 }
 
 // regular refuses to repair in place what is a link: a file would be cut that is

@@ -32,14 +32,17 @@ func contents(t *testing.T, dir string) map[string]string {
 }
 
 // killed is a trace of two parts, the second of which was never closed.
-func killed(t *testing.T) string {
+func killed(t *testing.T) string { return killedWith(t, 10) }
+
+// killedWith has a checkpoint of so many live allocations.
+func killedWith(t *testing.T, live int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "killed.gpurec")
 	w, err := Create(dir, Meta{Command: []string{"x"}, Monotonic: 1}, WriterOptions{BatchRows: 200})
 	if err != nil {
 		t.Fatal(err)
 	}
-	fill(t, w, 2, 1000, 10)
+	fill(t, w, 2, 1000, live)
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +157,39 @@ func TestRepair(t *testing.T) {
 					t.Errorf("repaired again: %v, %v", again, err)
 				}
 			})
+		}
+	}
+}
+
+// A recorder that is killed as it begins a part leaves some of a checkpoint, or
+// some of the tables: the checkpoint is not kept, whatever is not there is an end.
+func TestRepairBegun(t *testing.T) {
+	dir := killedWith(t, 500) // in batches of 200
+	path := filepath.Join("00001", eventsTable.file())
+	k := &repairTable{path: path, table: eventsTable}
+	k.look(t.Context(), dir, func(*batch) {})
+	if len(k.blocks) < 4 {
+		t.Fatalf("%d batches", len(k.blocks))
+	}
+	if err := os.Truncate(filepath.Join(dir, path), k.blocks[2].offset+10); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "r.gpurec")
+	r, err := Repair(t.Context(), dir, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := rowsClosed(t, out); n != 1000 || !strings.Contains(r.String(), "part 1 had just begun, its checkpoint is not whole and is left out") {
+		t.Errorf("%d rows; it says %q", n, r)
+	}
+	for i := len(tableOrder) - 1; i >= 0; i-- { // as they are made, the last is not there first
+		if err := os.Remove(filepath.Join(dir, "00001", tableOrder[i].file())); err != nil {
+			t.Fatal(err)
+		}
+		p := open(t, dir).Parts()[1]
+		_, _, err1 := readEvents(p)
+		if err2 := p.LoadDefs(NewDefs()); !errors.Is(err1, ErrTruncated) || !errors.Is(err2, ErrTruncated) {
+			t.Errorf("without %s: %v, %v", tableOrder[i].file(), err1, err2)
 		}
 	}
 }

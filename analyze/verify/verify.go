@@ -221,7 +221,11 @@ func (v *verifier) events(ctx context.Context, p *format.Part, row *Part, used *
 	for {
 		batch, err := er.Next()
 		if err == io.EOF {
-			if p.Index() > 0 && !c.ended {
+			switch {
+			case p.Index() == 0 || c.ended:
+			case !any && (v.r.Ending == format.EndRepaired || v.r.Ending == format.EndFailed): // it had just begun
+				v.partial("%s: the part has no event: the recording ended before its checkpoint was whole", p.Path())
+			default:
 				v.fault("%s: the part has no whole checkpoint at its begin", p.Path())
 			}
 			return nil

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpurec/gpurec/format"
 )
@@ -47,6 +48,70 @@ func TestRepairCommand(t *testing.T) {
 	}
 	if code, _, _ := command1(t, "repair", "--in-place", "-o", "x", dir); code != exitUsage {
 		t.Errorf("in place and elsewhere: exit %d", code)
+	}
+}
+
+// A recorder that is killed as it begins a part leaves half of its checkpoint: the
+// answers are those of the parts before, repaired or not.
+func TestHalfCheckpoint(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "begun.gpurec")
+	w, err := format.Create(dir, format.Meta{Command: []string{"x"}, Monotonic: 1}, format.WriterOptions{BatchRows: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Defs().PutProcess(format.Process{ID: 1, PID: 1, Rank: -1, Command: "x"})
+	var rows []format.Event
+	for i := range 500 {
+		e := format.Event{Time: format.Time(i + 1), Kind: format.Alloc, API: format.APITorch, Layer: format.LayerPool, Class: format.ClassDevice,
+			Process: 1, Thread: 1, Device: -1, Address: uint64(i + 1), Size: 1024, Duration: -1, Requested: -1, Allocated: -1, Reserved: -1}
+		if err := w.Event(&e); err != nil {
+			t.Fatal(err)
+		}
+		e.Kind = format.Live
+		rows = append(rows, e)
+	}
+	end := format.Event{Time: 500, Kind: format.CheckpointEnd, Device: -1, Size: int64(len(rows)), Duration: -1, Requested: -1, Allocated: -1, Reserved: -1}
+	if err := w.Rotate(append(rows, end)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "00001", "events.arrow")
+	fi, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, fi.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-time.Hour) // it is not being recorded
+	files, _ := filepath.Glob(filepath.Join(dir, "*", "*"))
+	for _, f := range files {
+		if err := os.Chtimes(f, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var want []string
+	answers := [][]string{{"lines", "--at", "end"}, {"lines", "--at", "peak"}, {"lines"}, {"leaks"}, {"stats"}}
+	for i, at := range []string{dir, strings.TrimSuffix(dir, ".gpurec") + "-repaired.gpurec"} {
+		for n, args := range answers {
+			code, stdout, stderr := command1(t, append(args, at)...)
+			if i == 0 {
+				want = append(want, stdout)
+			}
+			if code != exitPartial || stdout != want[n] || n == 0 && !strings.HasPrefix(stdout, "_root (500.00KB, 0.00B)\n") {
+				t.Errorf("%s %q: exit %d\n%s%s", at, args, code, firstDifference(want[n], stdout), stderr)
+			}
+		}
+		if code, stdout, _ := command1(t, "verify", at); code != exitPartial || strings.Contains(stdout, "fault") {
+			t.Errorf("verify %s: exit %d\n%s", at, code, stdout)
+		}
+		if i == 0 {
+			if code, _, stderr := command1(t, "repair", dir); code != 0 || !strings.Contains(stderr, "part 1 had just begun") {
+				t.Fatalf("repair: exit %d, %s", code, stderr)
+			}
+		}
 	}
 }
 
