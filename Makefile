@@ -15,7 +15,7 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 # go-nvml finds its functions when they are first called; some compilers bind at start unless told.
 export CGO_LDFLAGS := -O2 -g -Wl,-z,lazy
 
-.PHONY: build hook generate demo test test-go test-c test-python test-evidence test-interop test-browser cross check clean
+.PHONY: build hook generate demo test test-go test-c test-python test-evidence test-interop test-browser test-torture cross check clean torture fuzz
 
 build: hook
 	$(GO) build $(GOFLAGS_V) -o bin/gpurec ./cmd/gpurec
@@ -37,7 +37,7 @@ demo: build
 	bin/gpuanalyze contexts $(DEMO)
 	bin/gpuanalyze devices $(DEMO)
 
-test: build check test-go test-c test-python test-evidence cross test-interop test-browser
+test: build check test-go test-c test-python test-evidence test-torture cross test-interop test-browser
 	@echo "make test: all green but for what is said to be skipped above"
 
 check:
@@ -96,6 +96,30 @@ test-evidence: build
 		bin/gpuanalyze events -q testdata/h200/$$name.gpurec > .build/$$name.txt; \
 		$(PYTHON) testdata/h200/compare.py $${pair%:*} .build/$$name.txt testdata/h200/$$name.jsonl > .build/$$name.table; \
 		echo "$$name: $$(tail -n 2 .build/$$name.table | head -n 1), against what $${pair%:*} printed on the H200"; \
+	done
+
+# Kills, fills, forks, freezes and damages at random, from SEED, and checks what
+# the recording then owes. A failed round says how to run it again.
+#   make torture DURATION=10m
+#   make torture ROUNDS=1000 KINDS=program,gpurec SEED=1
+DURATION ?= 60s
+ROUNDS   ?= 0
+ROUND    ?= -1
+SEED     ?= 0
+KINDS    ?=
+torture: build
+	$(GO) run ./cmd/internal/torture -duration $(DURATION) -rounds $(ROUNDS) -round $(ROUND) -seed $(SEED) -kinds "$(KINDS)"
+
+# A taste of it: a few rounds of each kind.
+test-torture: build
+	$(GO) run ./cmd/internal/torture -rounds 20 -seed $(SEED)
+
+# Every fuzz target that there is, one after the other.
+FUZZTIME ?= 1m
+fuzz: hook
+	@git ls-files -co --exclude-standard '*_test.go' | xargs grep -H '^func Fuzz' | sed 's/:func \(Fuzz[A-Za-z0-9_]*\).*/ \1/' | sort | while read file name; do \
+		echo "== $$(dirname $$file) $$name"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); \
 	done
 
 # gpuanalyze runs where there is no GPU and no C library of ours.

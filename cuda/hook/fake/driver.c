@@ -2,10 +2,12 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 struct driver driver; /* all zeros, so that its tables take no room in the file */
 
@@ -15,7 +17,8 @@ struct driver driver; /* all zeros, so that its tables take no room in the file 
 static struct {
 	char name[48];
 	int status;
-	long at; /* 0: always */
+	long at;   /* 0: always */
+	long slow; /* microseconds that a call takes longer; then it does not fail */
 	_Atomic long calls;
 } failures[MAX_FAILURES];
 static int nfailures;
@@ -27,7 +30,8 @@ __attribute__((constructor)) static void read_failures(void)
 	while (p && *p && nfailures < MAX_FAILURES) {
 		int len = 0;
 
-		if (sscanf(p, "%47[A-Za-z0-9_]:%d%n", failures[nfailures].name, &failures[nfailures].status, &len) != 2)
+		if (sscanf(p, "%47[A-Za-z0-9_]+%ld%n", failures[nfailures].name, &failures[nfailures].slow, &len) != 2 &&
+		    sscanf(p, "%47[A-Za-z0-9_]:%d%n", failures[nfailures].name, &failures[nfailures].status, &len) != 2)
 			break;
 		p += len;
 		if (sscanf(p, "@%ld%n", &failures[nfailures].at, &len) == 1)
@@ -38,7 +42,7 @@ __attribute__((constructor)) static void read_failures(void)
 	}
 	/* A test that asks for a failure and misspells it must not pass. */
 	if (p && *p)
-		fprintf(stderr, "simulated driver: GPUREC_SIM_FAIL: cannot read \"%s\", expected NAME:STATUS[@N]\n", p);
+		fprintf(stderr, "simulated driver: GPUREC_SIM_FAIL: cannot read \"%s\", expected NAME:STATUS[@N] or NAME+MICROSECONDS\n", p);
 	driver.failing = nfailures > 0;
 }
 
@@ -47,6 +51,12 @@ CUresult driver_fail(const char *name)
 	for (int i = 0; i < nfailures; i++) {
 		if (strcmp(failures[i].name, name) != 0)
 			continue;
+		if (failures[i].slow > 0) {
+			int err = errno;
+			usleep((useconds_t)failures[i].slow);
+			errno = err;
+			continue;
+		}
 		long call = atomic_fetch_add(&failures[i].calls, 1) + 1;
 		if (failures[i].at == 0 || failures[i].at == call)
 			return failures[i].status;

@@ -16,7 +16,8 @@
  *
  * GPUREC_SIM_FAIL makes calls fail without effect, for tests of error paths: a
  * comma list of NAME:STATUS (every call) or NAME:STATUS@N (the Nth call of
- * that exported name in the process, counted from 1).
+ * that exported name in the process, counted from 1). NAME+MICROSECONDS makes
+ * every call take that much longer before it has an effect.
  */
 #ifndef DRIVER_H
 #define DRIVER_H

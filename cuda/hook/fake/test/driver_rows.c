@@ -294,6 +294,20 @@ static void injected_failures(void)
 	EQUAL(cuMemAllocManaged(&p, MIB, 1), 2);
 }
 
+static void slow_calls(void)
+{
+	CUdeviceptr p;
+	struct timespec from, to;
+
+	begin(0);
+	OK(cuMemAlloc_v2(&p, MIB));
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	OK(cuMemFree_v2(p));
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	CHECK((to.tv_sec - from.tv_sec) * 1000000000ll + to.tv_nsec - from.tv_nsec >= 20000000);
+	EQUAL(cuMemFree_v2(p), 1);
+}
+
 static void bad_config(void)
 {
 	EQUAL(cuInit(0), 1);
@@ -319,6 +333,7 @@ const struct row driver_rows[] = {
 	{"interposed", "", interposed},
 	{"capture", "", capture},
 	{"injected-failures", "GPUREC_SIM_FAIL=cuMemFree_v2:719@2,cuMemAllocManaged:2", injected_failures},
+	{"slow-calls", "GPUREC_SIM_FAIL=cuMemFree_v2+20000", slow_calls},
 	{"bad-memory-suffix", "GPUREC_SIM_MEMORY=12XB", bad_config},
 	{"bad-memory-list", "GPUREC_SIM_MEMORY=1GiB,", bad_config},
 	{"bad-memory-surplus", "GPUREC_SIM_DEVICES=1 GPUREC_SIM_MEMORY=1GiB,2GiB", bad_config},

@@ -30,7 +30,7 @@ export LD_LIBRARY_PATH
 "$out/fake_test"
 
 cd "$here/../../../../testdata/programs"
-for program in storm flavours fork oom faults; do
+for program in storm flavours fork oom faults ledger; do
 	$cc $flags -o "$out/$program" $program.c -lpthread -ldl
 done
 $cc $flags -DLINKED -o "$out/flavours-linked" flavours.c -L"$out" -l:libcuda.so.1 -lpthread -ldl
@@ -67,6 +67,9 @@ done
 ./fork >fork.out || fail fork
 [ "$(wc -l <fork.out)" -eq 4 ] || fail "fork: $(cat fork.out)"
 GPUREC_SIM_MEMORY=3GiB,1GiB ./oom 100 >oom.out || fail oom
+status=0
+./ledger --log ledger.log --ms 50 --forks 3 --status 7 >ledger.out 2>&1 || status=$?
+[ $status -eq 7 ] || fail "ledger: $(cat ledger.out)"
 ./faults >faults.out || fail "faults: $(cat faults.out)"
 GPUREC_SIM_DEVICES=1 ./faults >faults1.out || fail "faults: $(cat faults1.out)"
-echo "programs: storm, flavours through 4 doors, fork, oom, faults"
+echo "programs: storm, flavours through 4 doors, fork, oom, faults, ledger"
