@@ -13,7 +13,7 @@
  * functions for all tables, as we do; domains and registered strings are its own
  * handles, kept beside ours.
  */
-#include "hook.h"
+#include "nvtx.h"
 
 #include <dlfcn.h>
 #include <wchar.h>
@@ -22,7 +22,7 @@ enum { MODULE_CORE = 1, MODULE_CORE2 = 5, TABLE_CALLBACKS = 1, TABLE_VERSION = 3
 enum { TEXT_NONE = 0, TEXT_ASCII = 1, TEXT_WIDE = 2, TEXT_REGISTERED = 3 };
 enum { UTF8 = 0, WIDE = sizeof(wchar_t) };
 
-typedef void (*function)(void);
+typedef nvtx_function function;
 typedef const void *(*get_table)(uint32_t id);
 struct callbacks {
 	size_t size;
@@ -48,14 +48,6 @@ struct attributes {
 };
 _Static_assert(sizeof(struct attributes) == 48, "nvtx's own");
 
-/* What we invent for a domain or a registered string: its text, which every lane
- * may yet have to send, and the other tool's handle. */
-struct handle {
-	void *theirs;
-	uint32_t unit, bytes;
-	char text[];
-};
-
 /* The ids of both modules; the table of the other tool's functions has them too. */
 enum {
 	MarkEx = 1, MarkA, MarkW, RangeStartEx, RangeStartA, RangeStartW, RangeEnd, RangePushEx, RangePushA, RangePushW, RangePop,
@@ -67,23 +59,7 @@ enum {
 };
 static function next_core[CORE_SIZE], next_core2[CORE2_SIZE];
 
-/* Calls the other tool's function of that id, where there is one. */
-#define NEXT(table, id, type, ...) \
-	do { \
-		function f_ = __atomic_load_n(&table[id], __ATOMIC_RELAXED); \
-		if (f_ != NULL) \
-			((type)f_)(__VA_ARGS__); \
-	} while (0)
-#define NEXT_OR(table, id, type, otherwise, ...) \
-	(__atomic_load_n(&table[id], __ATOMIC_RELAXED) ? ((type)table[id])(__VA_ARGS__) : (otherwise))
-
 /* ---- texts -------------------------------------------------------------------- */
-
-struct text {
-	const void *p;
-	size_t bytes;
-	unsigned unit;
-};
 
 static struct text ascii(const char *s) { return (struct text){s, s ? strnlen(s, GPUREC_MAX_NAME_BYTES) : 0, UTF8}; }
 
@@ -128,8 +104,6 @@ static void *keep(struct text s, void *theirs)
 	return h;
 }
 
-static void *theirs(const struct handle *h) { return h ? h->theirs : NULL; }
-
 /* The attributes as the other tool must see them: with its own handle. */
 static const struct attributes *for_next(const struct attributes *a, struct attributes *room)
 {
@@ -160,7 +134,7 @@ static void emit(struct thread *t, unsigned kind, const struct handle *domain, c
 	gpurec_publish(t, r, 1);
 }
 
-static void mark(const struct handle *domain, struct text name)
+void gpurec_nvtx_mark(const struct handle *domain, struct text name)
 {
 	struct thread *t = gpurec_enter();
 	if (t == NULL)
@@ -188,8 +162,7 @@ static int *depth_of(struct thread *t, const struct handle *domain)
 	return &t->domains[t->ndomains++].depth;
 }
 
-/* Both return the depth of the range, which programs may print: hence the real one. */
-static int push(const struct handle *domain, struct text name)
+int gpurec_nvtx_push(const struct handle *domain, struct text name)
 {
 	struct thread *t = gpurec_enter();
 	if (t == NULL)
@@ -201,7 +174,7 @@ static int push(const struct handle *domain, struct text name)
 	return at;
 }
 
-static int pop(const struct handle *domain)
+int gpurec_nvtx_pop(const struct handle *domain)
 {
 	struct thread *t = gpurec_enter();
 	if (t == NULL)
@@ -215,8 +188,7 @@ static int pop(const struct handle *domain)
 	return at;
 }
 
-/* A range may end on another thread. The other tool's id, where it gave one, is ours too. */
-static uint64_t range_start(const struct handle *domain, struct text name, uint64_t id)
+uint64_t gpurec_nvtx_start(const struct handle *domain, struct text name, uint64_t id)
 {
 	struct thread *t = gpurec_enter();
 	if (id == 0)
@@ -228,7 +200,7 @@ static uint64_t range_start(const struct handle *domain, struct text name, uint6
 	return id;
 }
 
-static void range_end(const struct handle *domain, uint64_t id)
+void gpurec_nvtx_end(const struct handle *domain, uint64_t id)
 {
 	struct thread *t = id ? gpurec_enter() : NULL;
 	if (t == NULL)
@@ -247,53 +219,53 @@ typedef struct handle *H;
 static void core_mark_ex(E e)
 {
 	struct attributes room;
-	mark(NULL, message(e));
+	gpurec_nvtx_mark(NULL, message(e));
 	NEXT(next_core, MarkEx, void (*)(E), for_next(e, &room));
 }
 static void core_mark_a(A s)
 {
-	mark(NULL, ascii(s));
+	gpurec_nvtx_mark(NULL, ascii(s));
 	NEXT(next_core, MarkA, void (*)(A), s);
 }
 static void core_mark_w(W s)
 {
-	mark(NULL, wide(s));
+	gpurec_nvtx_mark(NULL, wide(s));
 	NEXT(next_core, MarkW, void (*)(W), s);
 }
 static uint64_t core_start_ex(E e)
 {
 	struct attributes room;
-	return range_start(NULL, message(e), NEXT_OR(next_core, RangeStartEx, uint64_t (*)(E), 0, for_next(e, &room)));
+	return gpurec_nvtx_start(NULL, message(e), NEXT_OR(next_core, RangeStartEx, uint64_t (*)(E), 0, for_next(e, &room)));
 }
-static uint64_t core_start_a(A s) { return range_start(NULL, ascii(s), NEXT_OR(next_core, RangeStartA, uint64_t (*)(A), 0, s)); }
-static uint64_t core_start_w(W s) { return range_start(NULL, wide(s), NEXT_OR(next_core, RangeStartW, uint64_t (*)(W), 0, s)); }
+static uint64_t core_start_a(A s) { return gpurec_nvtx_start(NULL, ascii(s), NEXT_OR(next_core, RangeStartA, uint64_t (*)(A), 0, s)); }
+static uint64_t core_start_w(W s) { return gpurec_nvtx_start(NULL, wide(s), NEXT_OR(next_core, RangeStartW, uint64_t (*)(W), 0, s)); }
 static void core_end(uint64_t id)
 {
-	range_end(NULL, id);
+	gpurec_nvtx_end(NULL, id);
 	NEXT(next_core, RangeEnd, void (*)(uint64_t), id);
 }
 static int core_push_ex(E e)
 {
 	struct attributes room;
-	int depth = push(NULL, message(e));
+	int depth = gpurec_nvtx_push(NULL, message(e));
 	NEXT(next_core, RangePushEx, int (*)(E), for_next(e, &room));
 	return depth;
 }
 static int core_push_a(A s)
 {
-	int depth = push(NULL, ascii(s));
+	int depth = gpurec_nvtx_push(NULL, ascii(s));
 	NEXT(next_core, RangePushA, int (*)(A), s);
 	return depth;
 }
 static int core_push_w(W s)
 {
-	int depth = push(NULL, wide(s));
+	int depth = gpurec_nvtx_push(NULL, wide(s));
 	NEXT(next_core, RangePushW, int (*)(W), s);
 	return depth;
 }
 static int core_pop(void)
 {
-	int depth = pop(NULL);
+	int depth = gpurec_nvtx_pop(NULL);
 	NEXT(next_core, RangePop, int (*)(void), );
 	return depth;
 }
@@ -301,29 +273,29 @@ static int core_pop(void)
 static void domain_mark_ex(H d, E e)
 {
 	struct attributes room;
-	mark(d, message(e));
+	gpurec_nvtx_mark(d, message(e));
 	NEXT(next_core2, DomainMarkEx, void (*)(void *, E), theirs(d), for_next(e, &room));
 }
 static uint64_t domain_start_ex(H d, E e)
 {
 	struct attributes room;
-	return range_start(d, message(e), NEXT_OR(next_core2, DomainRangeStartEx, uint64_t (*)(void *, E), 0, theirs(d), for_next(e, &room)));
+	return gpurec_nvtx_start(d, message(e), NEXT_OR(next_core2, DomainRangeStartEx, uint64_t (*)(void *, E), 0, theirs(d), for_next(e, &room)));
 }
 static void domain_end(H d, uint64_t id)
 {
-	range_end(d, id);
+	gpurec_nvtx_end(d, id);
 	NEXT(next_core2, DomainRangeEnd, void (*)(void *, uint64_t), theirs(d), id);
 }
 static int domain_push_ex(H d, E e)
 {
 	struct attributes room;
-	int depth = push(d, message(e));
+	int depth = gpurec_nvtx_push(d, message(e));
 	NEXT(next_core2, DomainRangePushEx, int (*)(void *, E), theirs(d), for_next(e, &room));
 	return depth;
 }
 static int domain_pop(H d)
 {
-	int depth = pop(d);
+	int depth = gpurec_nvtx_pop(d);
 	NEXT(next_core2, DomainRangePop, int (*)(void *), theirs(d));
 	return depth;
 }
@@ -396,12 +368,15 @@ static void install(struct module *m, const function *ours, function *next, bool
 
 typedef int init_fn(get_table);
 
+void *gpurec_nvtx_chain(const char *name)
+{
+	void *tool = gpurec_config.chain[0] ? gpurec_dlopen(gpurec_config.chain, RTLD_LAZY) : NULL;
+	return tool ? gpurec_dlsym(tool, name) : NULL;
+}
+
 static bool call_chain(get_table get)
 {
-	if (gpurec_config.chain[0] == 0)
-		return false;
-	void *tool = gpurec_dlopen(gpurec_config.chain, RTLD_LAZY);
-	void *p = tool ? gpurec_dlsym(tool, "InitializeInjectionNvtx2") : NULL;
+	void *p = gpurec_nvtx_chain("InitializeInjectionNvtx2");
 	init_fn *init;
 	memcpy(&init, &p, sizeof p);
 	return init != NULL && init(get) != 0;

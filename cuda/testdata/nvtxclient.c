@@ -76,6 +76,65 @@ static void init(void)
 	printf("init %d version %u\n", ok, tool_version);
 }
 
+/* The payload extension: a table of its own, filled at its first call. 0 in a
+ * slot: the tool leaves it. */
+struct segment {
+	size_t id, slots;
+	intptr_t *functions;
+};
+struct module {
+	uint16_t version, size, id, compatible;
+	size_t segments;
+	struct segment *segment;
+	const void *(*get)(uint32_t);
+	const void *info;
+};
+enum { SLOTS = 63 };
+static intptr_t payload_slots[SLOTS];
+
+static void init_extension(uint16_t id, intptr_t *slots)
+{
+	struct segment segment = {0, SLOTS, slots};
+	struct module module = {3, sizeof module, id, 0x0104, 1, &segment, NULL, NULL};
+	const char *path = getenv("NVTX_INJECTION64_PATH");
+	void *lib = path ? dlopen(path, RTLD_LAZY) : NULL;
+	int (*start)(struct module *) = lib ? (int (*)(struct module *))dlsym(lib, "InitializeInjectionNvtxExtension") : NULL;
+	int ok = start && start(&module), filled = 0;
+	for (int i = 0; i < SLOTS; i++) {
+		if (!ok)
+			slots[i] = 0;
+		filled += slots[i] != 0;
+	}
+	printf("extension %d: %d, %d functions\n", id, ok, filled);
+}
+
+#define EXTENSION(slot, type, otherwise, ...) (payload_slots[slot] ? ((type)payload_slots[slot])(__VA_ARGS__) : (otherwise))
+
+/* Ranges that end with a payload, as NCCL's do, and some that begin with one. */
+static void payloads(void *domain, struct attributes *e, int (*domain_push)(void *, struct attributes *))
+{
+	struct {
+		uint64_t schema;
+		size_t size;
+		const void *data;
+	} payload = {1 << 24, 4, "data"};
+	intptr_t counters[SLOTS] = {0};
+	init_extension(2, payload_slots);
+	init_extension(4, counters);
+	printf("enabled %d\n", EXTENSION(7, uint8_t(*)(void *), 0, domain));
+	printf("schema %d\n", (int)EXTENSION(0, uint64_t(*)(void *, void *), 0, domain, &payload));
+	printf("domain push %d\n", domain_push ? domain_push(domain, e) : -2);
+	printf("payload push %d\n", EXTENSION(3, int (*)(void *, void *, size_t), -2, domain, &payload, 1));
+	printf("payload pop %d\n", EXTENSION(4, int (*)(void *, void *, size_t), -2, domain, &payload, 1));
+	printf("payload pop %d\n", EXTENSION(4, int (*)(void *, void *, size_t), -2, domain, &payload, 1));
+	uint64_t a = EXTENSION(5, uint64_t(*)(void *, void *, size_t), 0, domain, &payload, 1);
+	printf("payload range %s\n", a ? "has an id" : "has none");
+	if (payload_slots[6])
+		((void (*)(void *, uint64_t, void *, size_t))payload_slots[6])(domain, a, &payload, 1);
+	if (payload_slots[2])
+		((void (*)(void *, void *, size_t))payload_slots[2])(domain, &payload, 1);
+}
+
 #define CALL(table, id, type, otherwise, ...) (table[id] ? ((type)table[id])(__VA_ARGS__) : (otherwise))
 #define DO(table, id, type, ...) \
 	if (table[id]) \
@@ -119,5 +178,6 @@ void nvtx_client(void)
 	printf("pop %d\n", CALL(core, 11, int (*)(void), -2));
 	printf("pop %d\n", CALL(core, 11, int (*)(void), -2));
 	printf("pop %d\n", CALL(core, 11, int (*)(void), -2));
+	payloads(domain, &registered, (int (*)(void *, struct attributes *))core2[4]);
 	DO(core2, 14, void (*)(void *), domain);
 }

@@ -84,3 +84,38 @@ int InitializeInjectionNvtx2(const void *(*get)(uint32_t))
 	*two[12] = (fn)create;
 	return 1;
 }
+
+/* The payload extension: it takes pops and schemas, and a slot that nobody
+ * between it and the program can know. */
+struct segment {
+	size_t id, slots;
+	intptr_t *functions;
+};
+struct module {
+	uint16_t version, size, id, compatible;
+	size_t segments;
+	struct segment *segment;
+};
+
+static int payload_pop(void *d, const void *payloads, size_t n)
+{
+	(void)payloads;
+	printf("tool: pop in %s with %d payload\n", whose(d), (int)n);
+	return 43;
+}
+static uint64_t schema(void *d, const void *attributes)
+{
+	(void)attributes;
+	printf("tool: schema in %s\n", whose(d));
+	return 44;
+}
+
+int InitializeInjectionNvtxExtension(struct module *);
+int InitializeInjectionNvtxExtension(struct module *m)
+{
+	printf("tool: extension %d\n", m->id);
+	m->segment->functions[0] = (intptr_t)schema;
+	m->segment->functions[4] = (intptr_t)payload_pop;
+	m->segment->functions[20] = (intptr_t)payload_pop;
+	return 1;
+}
