@@ -90,6 +90,7 @@ rm -f "$W/alone.number"
 for _ in $(seq 100); do [ -s "$W/alone.number" ] && break; sleep 0.05; done
 row "gpurec killed: the program trains on" "$([ -s "$W/alone.number" ] && echo yes || echo no)" yes
 kill -TERM "$program"
+sleep 4 # repair wants to be sure that nobody records
 gpuanalyze lines --at end "$W/recorder.gpurec" >/dev/null 2>"$W/recorder.err"
 row "gpurec killed: lines answers, partial" $? 3
 gpuanalyze repair "$W/recorder.gpurec" -o "$W/repaired.gpurec" >/dev/null 2>&1
