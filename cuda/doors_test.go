@@ -92,7 +92,7 @@ func TestUnfinished(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	lanes := r.finish()
-	if c := lanes[0].call; !lanes[0].inCall || c.API != format.APIMemAlloc || c.Size != 4711 || c.Since == 0 {
+	if c := lanes[0].call; !lanes[0].inCall || c.API != format.APIMemAlloc || c.Size != 4711 || c.Since == 0 || c.TID != lanes[0].hello.TID {
 		t.Errorf("in a call: %v, %+v", lanes[0].inCall, c)
 	}
 }

@@ -191,11 +191,11 @@ type WireCallSlot struct {
 	Since   uint64
 	API     API
 	Device  int16
-	Spare   uint32
+	TID     uint32 // whose call it is: the lane may not have said that it has another thread; 0 the lane's
 	Address uint64
 	Size    int64
 	Stack   uint64
-	Spare2  [3]uint64
+	Spare   [3]uint64
 }
 
 // WireHello goes with a lane's descriptor to the recorder's socket.

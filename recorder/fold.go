@@ -329,7 +329,11 @@ func (f *fold) processBegin(l *lane) {
 func (f *fold) processEnd(l *lane, e *ending) {
 	t := &e.process.tables
 	for _, u := range e.unfinished {
-		row := f.next(format.Unfinished, e.time, t.id, u.lane.fold.tid)
+		tid, scope := u.lane.fold.tid, u.lane.fold.nest.innermost()
+		if u.call.TID != 0 && u.call.TID != tid { // its first event: nothing says yet that the lane is its own
+			tid, scope = u.call.TID, 0
+		}
+		row := f.next(format.Unfinished, e.time, t.id, tid)
 		row.Duration = int64(e.time - format.Time(u.call.Since))
 		row.API, row.Address, row.Requested = u.call.API, u.call.Address, u.call.Size
 		info := u.call.API.Info()

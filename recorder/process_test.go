@@ -22,7 +22,8 @@ import (
 // roles are what this test binary does when it is started as another process.
 var roles = map[string]func() error{
 	"storm":    func() error { return storm(0) }, // publishes until it is killed, and prints how far it got
-	"call":     call,                             // is killed inside a driver call
+	"call":     func() error { return call(0) },  // is killed inside a driver call
+	"first":    func() error { return call(77) }, // the same, of a thread that has published nothing
 	"exec":     execute,                          // becomes another image
 	"image":    image,                            // and is that image
 	"exit":     exit,                             // one event, then exit 3
@@ -73,13 +74,13 @@ func storm(pause time.Duration) error {
 	}
 }
 
-func call() error {
+func call(thread uint32) error {
 	p, err := lane1(1)
 	if err != nil {
 		return err
 	}
 	p.Event(wireEvent(format.Alloc, format.APIMemAlloc, 1, 1), nil)
-	p.Call(format.WireCallSlot{Since: uint64(ring.Now()), API: format.APIMemFree, Device: -1, Address: 0xbeef, Size: 77})
+	p.Call(format.WireCallSlot{Since: uint64(ring.Now()), API: format.APIMemFree, Device: -1, TID: thread, Address: 0xbeef, Size: 77})
 	fmt.Println("in")
 	time.Sleep(time.Hour)
 	return nil
@@ -242,21 +243,35 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestUnfinished kills a program inside a driver call.
+// TestUnfinished kills a program inside a driver call. A lane may have been
+// another thread's before: the call is that thread's which is in it.
 func TestUnfinished(t *testing.T) {
-	s := record(t, Options{})
-	c, out := child(t, s, "call")
-	out.Scan()
-	c.Process.Kill()
-	quiet(t, s, c)
-	c.Wait()
-	r := finish(t, s)
-	if n := len(r.events); n < 3 {
-		t.Fatalf("%d rows", n)
-	}
-	e, end := r.events[len(r.events)-2], r.events[len(r.events)-1]
-	if e.Kind != format.Unfinished || e.API != format.APIMemFree || e.Address != 0xbeef || e.Requested != 77 || e.Duration < 0 || end.Kind != format.ProcessEnd {
-		t.Errorf("the last rows are %+v and %s", e, end.Kind)
+	for _, row := range []struct {
+		role   string
+		thread func(lane uint32) uint32
+	}{
+		{"call", func(lane uint32) uint32 { return lane }},
+		{"first", func(uint32) uint32 { return 77 }},
+	} {
+		t.Run(row.role, func(t *testing.T) {
+			s := record(t, Options{})
+			c, out := child(t, s, row.role)
+			out.Scan()
+			c.Process.Kill()
+			quiet(t, s, c)
+			c.Wait()
+			r := finish(t, s)
+			if n := len(r.events); n < 3 {
+				t.Fatalf("%d rows", n)
+			}
+			e, end := r.events[len(r.events)-2], r.events[len(r.events)-1]
+			if e.Kind != format.Unfinished || e.API != format.APIMemFree || e.Address != 0xbeef || e.Requested != 77 || e.Duration < 0 || end.Kind != format.ProcessEnd {
+				t.Errorf("the last rows are %+v and %s", e, end.Kind)
+			}
+			if want := row.thread(r.events[0].Thread); e.Thread != want || want == 0 {
+				t.Errorf("it is of thread %d, want %d", e.Thread, want)
+			}
+		})
 	}
 }
 

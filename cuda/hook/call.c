@@ -35,6 +35,7 @@ bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size)
 
 	gpurec_call_slot *slot = &t->lane->call;
 	slot->api = (uint16_t)api;
+	slot->tid = t->tid;
 	slot->device = -1;
 	slot->address = address;
 	slot->size = size;

@@ -348,21 +348,21 @@ typedef struct gpurec_call_slot {
 	uint64_t since;
 	uint16_t api;
 	int16_t device;
-	uint32_t spare;
+	uint32_t tid;
 	uint64_t address;
 	int64_t size;
 	uint64_t stack;
-	uint64_t spare2[3];
+	uint64_t spare[3];
 } gpurec_call_slot;
 _Static_assert(sizeof(gpurec_call_slot) == 64, "wire");
 _Static_assert(offsetof(gpurec_call_slot, since) == 0, "wire");
 _Static_assert(offsetof(gpurec_call_slot, api) == 8, "wire");
 _Static_assert(offsetof(gpurec_call_slot, device) == 10, "wire");
-_Static_assert(offsetof(gpurec_call_slot, spare) == 12, "wire");
+_Static_assert(offsetof(gpurec_call_slot, tid) == 12, "wire");
 _Static_assert(offsetof(gpurec_call_slot, address) == 16, "wire");
 _Static_assert(offsetof(gpurec_call_slot, size) == 24, "wire");
 _Static_assert(offsetof(gpurec_call_slot, stack) == 32, "wire");
-_Static_assert(offsetof(gpurec_call_slot, spare2) == 40, "wire");
+_Static_assert(offsetof(gpurec_call_slot, spare) == 40, "wire");
 
 typedef struct gpurec_lane {
 	uint64_t magic;
