@@ -342,7 +342,7 @@ func (f *fold) processEnd(l *lane, e *ending) {
 		if u.call.Stack != 0 {
 			row.Stack = f.stackOf(t, u.call.Stack)
 		}
-		row.Scope = u.lane.fold.nest.innermost()
+		row.Scope = scope
 		f.emit(row, true)
 	}
 	row := f.next(format.ProcessEnd, e.time, t.id, 0)
