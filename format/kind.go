@@ -39,8 +39,10 @@ const (
 	kindCount          = 29
 )
 
-// The wire adds definitions, which never reach a file as events.
+// The wire adds definitions, and below them what a program asks; they never reach
+// a file as events.
 const (
+	WireAsk    Kind = 127 // a program waits for what a scope measured up to here: a WireScope
 	WireCode   Kind = 128 // a Python code object
 	WireStack  Kind = 129 // a list of (code, instruction)
 	WireName   Kind = 130 // a text
@@ -82,11 +84,11 @@ var kinds = [...]struct {
 	LiveMapping:   {"LiveMapping", false},
 }
 
-// wireKinds are the definitions, by name, for the generated headers.
+// wireKinds are what the wire adds, by name, for the generated headers.
 var wireKinds = []struct {
 	kind Kind
 	name string
-}{{WireCode, "Code"}, {WireStack, "Stack"}, {WireName, "Name"}, {WireDevice, "Device"}}
+}{{WireAsk, "Ask"}, {WireCode, "Code"}, {WireStack, "Stack"}, {WireName, "Name"}, {WireDevice, "Device"}}
 
 func (k Kind) String() string {
 	if int(k) < len(kinds) {

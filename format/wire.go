@@ -26,6 +26,7 @@ const (
 	MaxLanesAFile  = LaneHeaderSize / LaneStride
 	LaneMagic      = 0x30454e414c555047 // "GPULANE0"
 	HelloMagic     = 0x304f4c4c45485047 // "GPHELLO0"
+	AskMagic       = 0x30304b5341555047 // "GPUASK00": alone in a message, it wakes a recorder that is asked
 	MinLaneSize    = 256 << 10
 	DefaultLane    = 1 << 20
 	MaxLanes       = 1024      // a process
@@ -33,6 +34,8 @@ const (
 	MaxNameBytes   = 4 << 10   // names and file names are cut here
 	MaxTableBytes  = 64 << 10  // line tables are cut here, and the line is then unknown
 	MaxFrames      = 512       // frames of one stack that travel
+
+	AnswerWait = 100_000_000 // ns that a thread waits for an answer
 )
 
 // WirePad fills a ring's end. It has no time and no seq.
@@ -75,11 +78,12 @@ type WireCall struct {
 }
 
 // WireScope is a ScopeBegin, ScopeEnd, ScopeReset, ScopeReport, Mark or
-// Unhooked: a WireEvent with other words for the same bytes.
+// Unhooked: a WireEvent with other words for the same bytes. A WireAsk is one too,
+// of which only Range is read; it does not count in Seq.
 type WireScope struct {
 	WireHead
 	Class  Class
-	Spare  uint8
+	Asks   uint8 // 1: of a report or an end with a Range, the thread waits for a WireAnswer
 	Flags  Flags // FlagRange: begun by a start/end pair
 	API    API
 	Device int16
@@ -171,19 +175,40 @@ type LaneHeader struct {
 	Busy    uint32
 	Spare1  uint32
 	Dropped uint64 // records refused since birth
-	Spare2  [13]uint64
+	Asked   uint64 // time of the record by which the thread asked last
+	Spare2  [12]uint64
 
 	// Written by the consumer.
 	Tail       uint64
 	Heartbeat  uint64 // CLOCK_MONOTONIC of its last look; stale when it died
 	Epoch      uint32 // raised when it forgot all definitions
 	OnFull     uint32 // 0 drop, 1 wait
-	WaitBudget uint64 // ns a second that a full lane may hold its thread
-	Spare3     [12]uint64
+	WaitBudget uint64 // ns a second that a full lane may hold its thread; 0: nobody reads any more
+	Answer     WireAnswer
 
 	// Filled on entry to a driver call, read only after death.
 	Call WireCallSlot
 }
+
+// WireAnswer is what a scope measured up to the record that asked, for the thread
+// that waits for it in this lane. Begin, End and Max are by curve: used, acquired,
+// nvml. All of it was folded from the trace, so that a replay finds the same.
+type WireAnswer struct {
+	Asked uint64 // the time of that record; stored last, and a futex in its lower half
+	Known uint32 // bit i: curve i is
+	State uint32 // AnswerUnknown …
+	Lost  uint64 // events of this process so far
+	Begin [3]int64
+	End   [3]int64
+	Max   [3]int64
+}
+
+// What an answer knows of the scope.
+const (
+	AnswerUnknown = iota // nothing: its begin was lost, was another process's, or is long ago
+	AnswerPool           // used is the pool's
+	AnswerDriver         // used is the driver's: the process has had no pool event so far
+)
 
 // WireCallSlot is the driver call a thread is in. Since is stored last on entry
 // and zeroed on return.
@@ -244,6 +269,7 @@ var WireStructs = []struct {
 	{"name_def", WireNameDef{}},
 	{"device_def", WireDeviceDef{}},
 	{"call_slot", WireCallSlot{}},
+	{"answer", WireAnswer{}},
 	{"lane", LaneHeader{}},
 	{"hello", WireHello{}},
 }
@@ -253,9 +279,10 @@ var WireStructs = []struct {
 func WireConstants() []NamedNumber {
 	c := []NamedNumber{
 		{"VERSION", Version}, {"SLOT_SIZE", SlotSize}, {"LANE_HEADER_SIZE", LaneHeaderSize}, {"LANE_STRIDE", LaneStride}, {"MAX_LANES_A_FILE", MaxLanesAFile},
-		{"LANE_MAGIC", LaneMagic}, {"HELLO_MAGIC", HelloMagic},
+		{"LANE_MAGIC", LaneMagic}, {"HELLO_MAGIC", HelloMagic}, {"ASK_MAGIC", AskMagic},
 		{"MIN_LANE_SIZE", MinLaneSize}, {"DEFAULT_LANE_SIZE", DefaultLane}, {"MAX_LANES", MaxLanes}, {"MAX_LANE_BYTES", MaxLaneBytes},
 		{"MAX_NAME_BYTES", MaxNameBytes}, {"MAX_TABLE_BYTES", MaxTableBytes}, {"MAX_FRAMES", MaxFrames},
+		{"ANSWER_WAIT", AnswerWait}, {"ANSWER_UNKNOWN", AnswerUnknown}, {"ANSWER_POOL", AnswerPool}, {"ANSWER_DRIVER", AnswerDriver},
 		{"WIRE_PAD", uint64(WirePad)},
 	}
 	for _, w := range wireKinds {

@@ -97,6 +97,9 @@ func (l *listener) close() {
 // errNotYet says that a connection has not sent its hello.
 var errNotYet = errors.New("no hello yet")
 
+// errAsks says that a connection is a question's: nothing comes but a wake-up.
+var errAsks = errors.New("a question")
+
 // A newcomer is what a connection brought.
 type newcomer struct {
 	hello format.WireHello
@@ -121,6 +124,9 @@ func receive(conn int) (*newcomer, error) {
 		return nil, fmt.Errorf("receive a hello: %w", err)
 	}
 	fds := rights(oob[:oobn])
+	if size == 8 && n.hello.Magic == format.AskMagic && len(fds) == 0 {
+		return nil, errAsks
+	}
 	lane, err := checkHello(&n.hello, size, flags, fds)
 	if err == nil {
 		err = n.checkPeer(conn)

@@ -38,6 +38,7 @@ type drain struct {
 	handed    format.Time // when the round before went to fold
 	rounds    int64       // that have gone to it
 	fullest   int         // 64ths of its lane, of what a turn found in any
+	asked     bool        // in a lane, and not answered yet
 	newborn   bool        // that turn took in a lane
 	nextLane  int32
 	laggard   *lane // the one that holds the watermark back: it is read even when the queue is full
@@ -92,7 +93,7 @@ func (d *drain) run() {
 		}
 		began, found := d.wait(longest)
 		d.turn(began, found)
-		asked := d.s.asked.Load() > 0
+		asked := d.s.asked.Load() > 0 || d.asked
 		if asked || d.due(began) {
 			d.handOver(began)
 		}
@@ -156,7 +157,7 @@ func (d *drain) look() (format.Time, []syscall.EpollEvent) {
 func (d *drain) turn(a format.Time, found []syscall.EpollEvent) {
 	lanes := d.nextLane
 	met := d.meet(found)
-	d.laggard, d.fullest, d.newborn = nil, 0, d.nextLane != lanes
+	d.laggard, d.fullest, d.asked, d.newborn = nil, 0, false, d.nextLane != lanes
 	if d.newborn {
 		d.s.late.laneCame()
 	}
@@ -204,6 +205,7 @@ func (d *drain) read(l *lane, a format.Time) (holds bool) {
 		l.told = e
 		l.ring.SetEpoch(e)
 	}
+	d.asked = d.asked || l.asks(a)
 	busy := l.ring.Busy()
 	taken, err := d.copy(l)
 	if err == nil && taken > 0 && l.ring.Newest() > ring.Now()+margin {
@@ -294,6 +296,8 @@ func (d *drain) unmap(l *lane) {
 	p := l.process
 	p.bytes -= uint64(l.ring.Capacity())
 	p.lanes = keep(p.lanes, func(o *lane) bool { return o != l })
+	l.mapped.Lock()
+	defer l.mapped.Unlock()
 	l.ring.Close()
 	l.ring = nil
 }
@@ -399,10 +403,13 @@ func (d *drain) accept() (any bool) {
 func (d *drain) greet() {
 	d.waiting = keep(d.waiting, func(conn int) bool {
 		n, err := receive(conn)
-		if err == errNotYet {
+		switch err {
+		case errNotYet:
 			return true
-		}
-		if err == nil {
+		case errAsks: // it has woken the loop, and a lane says the rest
+			syscall.Close(conn)
+			return false
+		case nil:
 			err = d.admit(n)
 		}
 		if err != nil {

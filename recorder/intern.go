@@ -84,8 +84,8 @@ type tables struct {
 	names   generational[format.NameID]
 	devices []ownDevice // by the process's own ordinal
 	ranges  map[uint64]openScope
-	closed  generational[format.ScopeID] // by number, the latest: a program may still report what one measured
-	open    int                          // scopes
+	closed  generational[closedScope] // by number, the latest: a program may still report what one measured, or ask
+	open    int                       // scopes
 	epoch   uint32
 }
 
@@ -104,13 +104,19 @@ func (t *tables) device(ordinal int16) *ownDevice {
 	return &t.devices[ordinal]
 }
 
+// A closedScope is one that has ended, and what it measured.
+type closedScope struct {
+	id format.ScopeID
+	m  measured
+}
+
 // maxClosed is how many ended scopes of a process can still be reported, at least.
 const maxClosed = 1024
 
 // close forgets an open scope with a number of its own.
-func (t *tables) close(number uint64, id format.ScopeID) {
+func (t *tables) close(number uint64, id format.ScopeID, m measured) {
 	delete(t.ranges, number)
-	t.closed.put(number, id)
+	t.closed.put(number, closedScope{id, m})
 	if len(t.closed.young) >= maxClosed {
 		t.closed.turn()
 	}
@@ -122,8 +128,8 @@ func (t *tables) reported(number uint64) format.ScopeID {
 	if o, ok := t.ranges[number]; ok {
 		return o.id
 	}
-	id, _ := t.closed.get(number)
-	return id
+	c, _ := t.closed.get(number)
+	return c.id
 }
 
 // An openScope is where a scope with a number of its own is found again.

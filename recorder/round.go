@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/gpurec/gpurec/format"
@@ -77,10 +78,14 @@ type lane struct {
 	epoch   atomic.Uint32 // raised by fold, told to the writer by drain
 
 	ring       *ring.Consumer
-	told       uint32 // epoch
+	told       uint32      // epoch
+	asked      format.Time // the thread's latest question
 	bound      format.Time
 	busySince  format.Time // 0: not busy, or it published meanwhile
 	incomplete bool        // something published is still in the ring
 
 	fold laneFold
+
+	answered atomic.Int64 // the time of the question that fold answered last
+	mapped   sync.Mutex   // held by fold while it answers into ring, by drain while it lets go of it
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/gpurec/gpurec/format"
-	"github.com/gpurec/gpurec/format/live"
 	"github.com/gpurec/gpurec/recorder/ring"
 )
 
@@ -269,12 +268,6 @@ func (s *Scope) send(kind format.Kind, note ...string) error {
 	return nil
 }
 
-// measured is what the fold saw of a scope at one of its events.
-type measured struct {
-	open   bool            // the fold knows it; false where its begin was lost
-	curves [3]live.Measure // by Curve
-}
-
 // ask publishes an event of the scope and waits for what the fold saw at it.
 func (s *Scope) ask(kind format.Kind, note ...string) (Data, error) {
 	defer s.r.session.hurry()()
@@ -321,17 +314,4 @@ func (s *Scope) data(m measured) (Data, error) {
 		return Data{}, fmt.Errorf("scope %q: nothing is known of the %s curve: there was no reading", s.name, s.curve)
 	}
 	return Data{Begin: c.Begin, End: c.End, Max: c.Max}, nil
-}
-
-// measure reads a scope from the fold.
-func measure(state *live.State, id format.ScopeID) measured {
-	sc := state.Scope(id)
-	if sc == nil {
-		return measured{}
-	}
-	return measured{true, [3]live.Measure{
-		CurveUsed:     state.Measure(sc, state.UsedCurve(sc)),
-		CurveAcquired: state.Measure(sc, live.CurveAcquired),
-		CurveNVML:     state.Measure(sc, live.CurveNVML),
-	}}
 }

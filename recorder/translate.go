@@ -18,6 +18,10 @@ func (f *fold) record(l *lane, r ring.Record, dropped uint64) {
 			l.fold.next += gap
 		}
 	}
+	if h.Kind == format.WireAsk {
+		f.tell(l, r.Scope())
+		return
+	}
 	l.fold.next++
 	switch ring.ShapeOf(h.Kind) {
 	case ring.ShapeThread:
@@ -151,6 +155,9 @@ func (f *fold) scopeRecord(l *lane, r ring.Record) {
 	if on := f.s.opt.onScope; on != nil && (w.Kind == format.ScopeReport || w.Kind == format.ScopeEnd) {
 		on(t.row.PID, w.Range, measure(f.state, e.Scope))
 	}
+	if w.Asks != 0 {
+		f.tell(l, w)
+	}
 	f.emit(e, false)
 	for _, s := range also {
 		f.endScope(l, s, at)
@@ -202,7 +209,7 @@ func (f *fold) closeScope(l *lane, w *format.WireScope) (id format.ScopeID, also
 		if !ok {
 			return 0, nil
 		}
-		t.close(w.Range, o.id)
+		t.close(w.Range, o.id, measure(f.state, o.id))
 		t.open--
 		if o.lane != nil { // perhaps another thread's
 			o.lane.fold.nest.remove(w.Range)
@@ -224,7 +231,7 @@ func (f *fold) endScope(l *lane, s scope, at format.Time) {
 	t := &l.process.tables
 	t.open--
 	if s.number != 0 {
-		t.close(s.number, s.id)
+		t.close(s.number, s.id, measure(f.state, s.id))
 	}
 	e := f.next(format.ScopeEnd, at, t.id, l.fold.tid)
 	e.Scope = s.id

@@ -97,15 +97,31 @@ static int make_file(uint64_t size)
 	return (int)fd;
 }
 
-/* Sends hello and the lane's file to the recorder; 0 or an errno. */
-static int introduce(int file, const gpurec_hello *hello)
+/* Sends one message to the recorder, over a connection of its own; 0 or an errno. */
+static int send_alone(const struct msghdr *m)
 {
 	long s = syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s < 0)
 		return errno;
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	memcpy(address.sun_path, gpurec_config.socket, sizeof address.sun_path);
+	int err = 0;
+	if (syscall(SYS_connect, s, &address, sizeof address) != 0 || syscall(SYS_sendmsg, s, m, MSG_NOSIGNAL) < 0)
+		err = errno;
+	syscall(SYS_close, s);
+	return err;
+}
 
+int gpurec_wake_recorder(void)
+{
+	uint64_t magic = GPUREC_ASK_MAGIC;
+	struct iovec data = {&magic, sizeof magic};
+	return send_alone(&(struct msghdr){.msg_iov = &data, .msg_iovlen = 1});
+}
+
+/* Sends hello and the lane's file to the recorder; 0 or an errno. */
+static int introduce(int file, const gpurec_hello *hello)
+{
 	struct iovec data = {(void *)(uintptr_t)hello, sizeof *hello};
 	union {
 		char bytes[CMSG_SPACE(sizeof file)];
@@ -117,12 +133,7 @@ static int introduce(int file, const gpurec_hello *hello)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof file);
 	memcpy(CMSG_DATA(c), &file, sizeof file);
-
-	int err = 0;
-	if (syscall(SYS_connect, s, &address, sizeof address) != 0 || syscall(SYS_sendmsg, s, &m, MSG_NOSIGNAL) < 0)
-		err = errno;
-	syscall(SYS_close, s);
-	return err;
+	return send_alone(&m);
 }
 
 static uint64_t realtime(void)

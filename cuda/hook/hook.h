@@ -192,6 +192,7 @@ void gpurec_lane_take(struct thread *t, gpurec_lane *lane); /* a spare one */
 void gpurec_lane_reset(void); /* in a child: no lanes yet */
 void gpurec_lane_forget(struct thread *t, uint32_t epoch); /* the recorder has forgotten what was sent */
 void gpurec_lane_left(struct thread *t); /* its thread has ended */
+int gpurec_wake_recorder(void); /* 0 or an errno; ECONNREFUSED: there is none any more */
 
 static inline uint64_t gpurec_now(void)
 {

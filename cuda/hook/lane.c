@@ -230,7 +230,7 @@ bool gpurec_publish_copy(struct thread *t, struct record *r, unsigned slots, uin
 {
 	/* How long a free took is worth neither a wait nor the room of a Free, and
 	 * its loss is no event's: it is left out uncounted. */
-	bool extra = r->e.kind == GPUREC_KIND_FREE_DONE;
+	bool extra = r->e.kind == GPUREC_KIND_FREE_DONE, ask = r->e.kind == GPUREC_WIRE_ASK;
 	bool alloc = r->e.kind == GPUREC_KIND_ALLOC || extra, ok = true;
 	uint64_t bytes = (uint64_t)slots * GPUREC_SLOT_SIZE, before = t->held;
 	int err = errno;
@@ -253,7 +253,7 @@ bool gpurec_publish_copy(struct thread *t, struct record *r, unsigned slots, uin
 		look_ahead(t);
 	} else {
 		ok = false;
-		if (!extra)
+		if (!extra && !ask) /* a question is no event */
 			refuse(t);
 		t->ndefs = 0;
 	}

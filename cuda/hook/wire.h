@@ -14,6 +14,7 @@
 #define GPUREC_MAX_LANES_A_FILE 0x8u
 #define GPUREC_LANE_MAGIC 0x30454e414c555047ull
 #define GPUREC_HELLO_MAGIC 0x304f4c4c45485047ull
+#define GPUREC_ASK_MAGIC 0x30304b5341555047ull
 #define GPUREC_MIN_LANE_SIZE 0x40000u
 #define GPUREC_DEFAULT_LANE_SIZE 0x100000u
 #define GPUREC_MAX_LANES 0x400u
@@ -21,7 +22,12 @@
 #define GPUREC_MAX_NAME_BYTES 0x1000u
 #define GPUREC_MAX_TABLE_BYTES 0x10000u
 #define GPUREC_MAX_FRAMES 0x200u
+#define GPUREC_ANSWER_WAIT 0x5f5e100u
+#define GPUREC_ANSWER_UNKNOWN 0x0u
+#define GPUREC_ANSWER_POOL 0x1u
+#define GPUREC_ANSWER_DRIVER 0x2u
 #define GPUREC_WIRE_PAD 0xffu
+#define GPUREC_WIRE_ASK 0x7fu
 #define GPUREC_WIRE_CODE 0x80u
 #define GPUREC_WIRE_STACK 0x81u
 #define GPUREC_WIRE_NAME 0x82u
@@ -173,7 +179,7 @@ typedef struct gpurec_scope {
 	uint8_t kind;
 	uint8_t layer;
 	uint8_t class;
-	uint8_t spare;
+	uint8_t asks;
 	uint16_t flags;
 	uint16_t api;
 	int16_t device;
@@ -190,7 +196,7 @@ _Static_assert(offsetof(gpurec_scope, slots) == 12, "wire");
 _Static_assert(offsetof(gpurec_scope, kind) == 14, "wire");
 _Static_assert(offsetof(gpurec_scope, layer) == 15, "wire");
 _Static_assert(offsetof(gpurec_scope, class) == 16, "wire");
-_Static_assert(offsetof(gpurec_scope, spare) == 17, "wire");
+_Static_assert(offsetof(gpurec_scope, asks) == 17, "wire");
 _Static_assert(offsetof(gpurec_scope, flags) == 18, "wire");
 _Static_assert(offsetof(gpurec_scope, api) == 20, "wire");
 _Static_assert(offsetof(gpurec_scope, device) == 22, "wire");
@@ -364,6 +370,24 @@ _Static_assert(offsetof(gpurec_call_slot, size) == 24, "wire");
 _Static_assert(offsetof(gpurec_call_slot, stack) == 32, "wire");
 _Static_assert(offsetof(gpurec_call_slot, spare) == 40, "wire");
 
+typedef struct gpurec_answer {
+	uint64_t asked;
+	uint32_t known;
+	uint32_t state;
+	uint64_t lost;
+	int64_t begin[3];
+	int64_t end[3];
+	int64_t max[3];
+} gpurec_answer;
+_Static_assert(sizeof(gpurec_answer) == 96, "wire");
+_Static_assert(offsetof(gpurec_answer, asked) == 0, "wire");
+_Static_assert(offsetof(gpurec_answer, known) == 8, "wire");
+_Static_assert(offsetof(gpurec_answer, state) == 12, "wire");
+_Static_assert(offsetof(gpurec_answer, lost) == 16, "wire");
+_Static_assert(offsetof(gpurec_answer, begin) == 24, "wire");
+_Static_assert(offsetof(gpurec_answer, end) == 48, "wire");
+_Static_assert(offsetof(gpurec_answer, max) == 72, "wire");
+
 typedef struct gpurec_lane {
 	uint64_t magic;
 	uint32_t version;
@@ -376,13 +400,14 @@ typedef struct gpurec_lane {
 	uint32_t busy;
 	uint32_t spare1;
 	uint64_t dropped;
-	uint64_t spare2[13];
+	uint64_t asked;
+	uint64_t spare2[12];
 	uint64_t tail;
 	uint64_t heartbeat;
 	uint32_t epoch;
 	uint32_t on_full;
 	uint64_t wait_budget;
-	uint64_t spare3[12];
+	struct gpurec_answer answer;
 	struct gpurec_call_slot call;
 } gpurec_lane;
 _Static_assert(sizeof(gpurec_lane) == 448, "wire");
@@ -397,13 +422,14 @@ _Static_assert(offsetof(gpurec_lane, head) == 128, "wire");
 _Static_assert(offsetof(gpurec_lane, busy) == 136, "wire");
 _Static_assert(offsetof(gpurec_lane, spare1) == 140, "wire");
 _Static_assert(offsetof(gpurec_lane, dropped) == 144, "wire");
-_Static_assert(offsetof(gpurec_lane, spare2) == 152, "wire");
+_Static_assert(offsetof(gpurec_lane, asked) == 152, "wire");
+_Static_assert(offsetof(gpurec_lane, spare2) == 160, "wire");
 _Static_assert(offsetof(gpurec_lane, tail) == 256, "wire");
 _Static_assert(offsetof(gpurec_lane, heartbeat) == 264, "wire");
 _Static_assert(offsetof(gpurec_lane, epoch) == 272, "wire");
 _Static_assert(offsetof(gpurec_lane, on_full) == 276, "wire");
 _Static_assert(offsetof(gpurec_lane, wait_budget) == 280, "wire");
-_Static_assert(offsetof(gpurec_lane, spare3) == 288, "wire");
+_Static_assert(offsetof(gpurec_lane, answer) == 288, "wire");
 _Static_assert(offsetof(gpurec_lane, call) == 384, "wire");
 
 typedef struct gpurec_hello {

@@ -139,6 +139,20 @@ func (c *Consumer) Attend(onFull uint32, budget uint64) {
 // heartbeat is old.
 func (c *Consumer) Beat(now format.Time) { atomic.StoreUint64(&c.header.Heartbeat, uint64(now)) }
 
+// Asked is the time of the record by which the writer's thread asked last; 0: it
+// never did.
+func (c *Consumer) Asked() format.Time { return format.Time(atomic.LoadUint64(&c.header.Asked)) }
+
+// Answer gives the writer's thread what it asked for and wakes it. Unlike the rest
+// it may be called by another goroutine, but not beside Close.
+func (c *Consumer) Answer(a *format.WireAnswer) {
+	to := &c.header.Answer
+	to.Known, to.State, to.Lost = a.Known, a.State, a.Lost
+	to.Begin, to.End, to.Max = a.Begin, a.End, a.Max
+	atomic.StoreUint64(&to.Asked, a.Asked) // pairs with the load in the hook's api.c
+	syscall.RawSyscall(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&to.Asked)), futexWake, 1)
+}
+
 // SetEpoch makes the writer forget which definitions it has sent.
 func (c *Consumer) SetEpoch(n uint32) { atomic.StoreUint32(&c.header.Epoch, n) }
 

@@ -98,7 +98,7 @@ var shapes = [256]Shape{
 	format.Map: ShapeEvent, format.Unmap: ShapeEvent, format.Retain: ShapeEvent, format.Release: ShapeEvent,
 	format.Import: ShapeEvent, format.Reset: ShapeEvent,
 	format.ScopeBegin: ShapeScope, format.ScopeEnd: ShapeScope, format.ScopeReset: ShapeScope, format.ScopeReport: ShapeScope,
-	format.Mark: ShapeScope, format.Unhooked: ShapeScope,
+	format.Mark: ShapeScope, format.Unhooked: ShapeScope, format.WireAsk: ShapeScope,
 	format.ThreadBegin: ShapeThread,
 	format.WireCode:    ShapeDefinition, format.WireStack: ShapeDefinition, format.WireName: ShapeDefinition, format.WireDevice: ShapeDefinition,
 }

@@ -23,6 +23,7 @@ const (
 	tmpfsMagic    = 0x01021994
 	madvDontDump  = 16
 	madvPopulate  = 23 // MADV_POPULATE_WRITE, since 5.14
+	futexWake     = 1
 )
 
 // nanotime is the runtime's reading of CLOCK_MONOTONIC, through the vDSO and
