@@ -3,6 +3,8 @@
 //	pass.go      Run, Pass, Answer: parts in order, fold, samples merged in by time
 //	prescan.go   what must be known before the pass: who has a pool, where a scope begins and ends
 //	query.go     the filters and the moments that every answer takes
+//	view.go      which frames of a stack an answer shows
+//	frames.go    what a frame is by its names: a launcher's, the interpreter's
 //	complete.go  is anything missing, and what is worth knowing
 //
 // It promises: a stream, with memory bounded by the live set, the definitions

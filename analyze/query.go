@@ -19,6 +19,7 @@ type Query struct {
 	Layers    []format.Layer
 	Scopes    []ScopeRef
 	From, To  Moment
+	View      View // of stacks; it limits nothing
 }
 
 // A ScopeRef names scopes: by id, or by name and which of that name, counted

@@ -19,7 +19,8 @@ type Defs struct {
 	devices   map[Device]DeviceRow
 	apis      APINames // of the trace that the parts belong to
 
-	track bool // a Writer's: it is to learn what was put
+	view  func([]FrameID) []FrameID // see SetView
+	track bool                      // a Writer's: it is to learn what was put
 	fresh []freshDef
 }
 
@@ -37,11 +38,16 @@ func NewDefs() *Defs {
 // Put puts a definition or replaces the one of the same id. A frame, stack or
 // name should never change: parts restate them under the same id.
 func (d *Defs) PutFrame(f Frame) {
-	f.File, f.Function, f.Module, f.BuildID = cleanText(f.File), cleanText(f.Function), cleanText(f.Module), cleanText(f.BuildID)
+	f.clean()
 	if old, ok := d.frames.get(uint32(f.ID)); !ok || old != f {
 		d.frames.put(uint32(f.ID), f)
 		d.put(framesTable, uint32(f.ID))
 	}
+}
+
+// clean makes texts fit for a text column.
+func (f *Frame) clean() {
+	f.File, f.Function, f.Module, f.BuildID = cleanText(f.File), cleanText(f.Function), cleanText(f.Module), cleanText(f.BuildID)
 }
 
 func (d *Defs) PutStack(s Stack) {
@@ -105,10 +111,24 @@ func (d *Defs) HasName(id NameID) bool {
 	return ok
 }
 
+// SetView sets what Walk makes of a stack's frames, outermost first, in their
+// own memory or in other; nil leaves them as they were recorded.
+func (d *Defs) SetView(view func([]FrameID) []FrameID) { d.view = view }
+
 // Walk returns the frames of a stack, outermost first, in buf's memory where
-// it fits. Where a stack on the way is not defined or leads back to itself it
-// returns the frames inside of that, and false. Stack 0 has no frames.
+// it fits, as the view has them. Where a stack on the way is not defined or leads
+// back to itself it returns the frames inside of that, and false. Stack 0 has no
+// frames.
 func (d *Defs) Walk(id StackID, buf []FrameID) (frames []FrameID, ok bool) {
+	frames, ok = d.Recorded(id, buf)
+	if d.view != nil && len(frames) > 0 {
+		frames = d.view(frames)
+	}
+	return frames, ok
+}
+
+// Recorded is Walk without a view.
+func (d *Defs) Recorded(id StackID, buf []FrameID) (frames []FrameID, ok bool) {
 	frames, ok = buf[:0], true
 	for id != 0 {
 		s, found := d.stacks.get(uint32(id))
@@ -202,8 +222,9 @@ func cleanText(s string) string {
 }
 
 // An idMap maps ids to rows. Ids that follow one another, as a recorder gives
-// them, lie in a slice; others, as a file may claim them, in a map.
+// them, lie in a slice from base on; others, as a file may claim them, in a map.
 type idMap[V any] struct {
+	base   uint32
 	dense  []V
 	has    []bool
 	sparse map[uint32]V
@@ -211,8 +232,8 @@ type idMap[V any] struct {
 }
 
 func (m *idMap[V]) get(id uint32) (V, bool) {
-	if int(id) < len(m.has) && m.has[id] {
-		return m.dense[id], true
+	if i := uint64(id) - uint64(m.base); i < uint64(len(m.has)) && m.has[i] {
+		return m.dense[i], true
 	}
 	v, ok := m.sparse[id]
 	return v, ok
@@ -222,13 +243,13 @@ func (m *idMap[V]) put(id uint32, v V) {
 	if _, ok := m.get(id); !ok {
 		m.rows++
 	}
-	if int(id) < len(m.has) || int(id) < 2*m.rows+1024 {
-		for int(id) >= len(m.has) {
+	if i := uint64(id) - uint64(m.base); i < uint64(len(m.has)) || i < 2*uint64(m.rows)+1024 {
+		for i >= uint64(len(m.has)) {
 			m.has = append(m.has, false)
 			var zero V
 			m.dense = append(m.dense, zero)
 		}
-		m.dense[id], m.has[id] = v, true
+		m.dense[i], m.has[i] = v, true
 		delete(m.sparse, id)
 		return
 	}
@@ -245,15 +266,29 @@ func (m *idMap[V]) each(f func(id uint32, v V)) {
 		rest = append(rest, id)
 	}
 	slices.Sort(rest)
-	for id, ok := range m.has {
-		if ok {
-			f(uint32(id), m.dense[id])
-		} else if len(rest) > 0 && rest[0] == uint32(id) { // put before the slice was as long
+	for i, ok := range m.has {
+		id := m.base + uint32(i)
+		for len(rest) > 0 && rest[0] <= id { // put before the slice was as long
 			f(rest[0], m.sparse[rest[0]])
 			rest = rest[1:]
+		}
+		if ok {
+			f(id, m.dense[i])
 		}
 	}
 	for _, id := range rest {
 		f(id, m.sparse[id])
 	}
+}
+
+// keepOnly forgets all rows but those of ids. The slice begins anew at next, from
+// where on new ids come.
+func keepOnly[ID ~uint32, V any](m *idMap[V], ids []ID, next uint32) {
+	kept := make(map[uint32]V, len(ids))
+	for _, id := range ids {
+		if v, ok := m.get(uint32(id)); ok {
+			kept[uint32(id)] = v
+		}
+	}
+	*m = idMap[V]{base: next, sparse: kept, rows: len(kept)}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -104,29 +105,56 @@ func ParseFrameKind(s string) (FrameKind, error) {
 	return FrameKind(i), err
 }
 
-// A Frame is one line of a stack.
+// A Frame is one line of a stack. Of a native frame the recorder knows the module
+// and the address; file, line and function are a symbolizer's, as far as it found
+// them.
 type Frame struct {
 	ID       FrameID
 	Kind     FrameKind
 	File     string
 	Line     int32 // 0 unknown
 	Function string
-	Module   string // native: the mapped file
-	BuildID  string
-	Address  uint64 // native: offset in the module
+	Module   string // native: the mapped file, [vdso] or [anon]
+	BuildID  string // of the module, in hex
+	Address  uint64 // native: in the module, as its ELF file counts; of a caller, the call's
 }
 
-// String is the frame as line reports print it: file:line:function.
+// String is the frame as line reports print it: file:line:function. A native
+// frame of which no line is known is module:function, else module+address.
 func (f *Frame) String() string {
-	switch f.Kind {
-	case FrameThread, FrameLabel:
+	switch {
+	case f.Kind == FrameThread || f.Kind == FrameLabel:
 		return f.Function
+	case f.Kind == FrameNative && f.Line == 0 && strings.HasPrefix(f.Name(), noName):
+		return f.Source() + f.Name()
+	case f.Kind == FrameNative && f.Line == 0:
+		return f.Source() + ":" + f.Function
 	}
 	line := strconv.Itoa(int(f.Line))
 	if f.Line == 0 {
 		line = "None" // what CPython calls a missing line number
 	}
 	return f.File + ":" + line + ":" + f.Function
+}
+
+// noName begins what stands for a native function without a name.
+const noName = "+0x"
+
+// Source is the file; of a native frame without one, the last part of its
+// module's path.
+func (f *Frame) Source() string {
+	if f.File != "" || f.Kind != FrameNative {
+		return f.File
+	}
+	return f.Module[strings.LastIndexByte(f.Module, '/')+1:]
+}
+
+// Name is the function; of a native frame without one, +address.
+func (f *Frame) Name() string {
+	if f.Function != "" || f.Kind != FrameNative {
+		return f.Function
+	}
+	return noName + strconv.FormatUint(f.Address, 16)
 }
 
 // A Stack is a node of the stack trie: its frame and the stack of its caller.

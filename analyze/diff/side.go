@@ -186,6 +186,7 @@ func (s *Side) place(stack format.StackID) place {
 	if !ok {
 		f = format.Frame{Kind: format.FrameLabel, Function: "[stack not defined]"}
 	}
+	f.File, f.Function = f.Source(), f.Name()
 	fk := functionKey{f.Kind, f.File, f.Function}
 	if !tree.IsLine(f.Kind) {
 		f.Line = 0

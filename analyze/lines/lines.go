@@ -49,12 +49,15 @@ type Tree struct {
 	Root     *tree.Node     `json:"tree"`
 }
 
-// NoLine is how much of the trees' bytes no line is known for.
+// NoLine is how much of the trees' bytes no line is known for, and for how much of
+// that at least a function is: native code without debug information.
 type NoLine struct {
 	Used          int64   `json:"used"`
 	UsedShare     float64 `json:"used_share"` // of all used bytes; 0 where there are none
 	Acquired      int64   `json:"acquired"`
 	AcquiredShare float64 `json:"acquired_share"`
+	NamedUsed     int64   `json:"named_used,omitempty"`
+	NamedAcquired int64   `json:"named_acquired,omitempty"`
 	Unresolved    int     `json:"unresolved_stacks,omitempty"` // stacks whose definition is not in the trace
 }
 
@@ -294,6 +297,8 @@ func (a *Answer) finish(t *tree.Tree, out *Tree) *Tree {
 	out.Root, out.Used, out.Acquired = &t.Root, t.Root.Used, t.Root.Acquired
 	a.noLine.Used += t.NoLine.Used
 	a.noLine.Acquired += t.NoLine.Acquired
+	a.noLine.NamedUsed += t.Named.Used
+	a.noLine.NamedAcquired += t.Named.Acquired
 	a.noLine.Unresolved += t.Unknown
 	a.used += t.Root.Used
 	a.acq += t.Root.Acquired
@@ -314,6 +319,9 @@ func (n *NoLine) Words() string {
 		return ""
 	}
 	s := fmt.Sprintf("no line is known for %d bytes used (%.1f %%) and %d acquired (%.1f %%)", n.Used, 100*n.UsedShare, n.Acquired, 100*n.AcquiredShare)
+	if n.NamedUsed > 0 || n.NamedAcquired > 0 {
+		s += fmt.Sprintf("; the function is, for %d and %d of them", n.NamedUsed, n.NamedAcquired)
+	}
 	if n.Unresolved > 0 {
 		s += fmt.Sprintf("; %d stacks have no definition", n.Unresolved)
 	}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"path"
 	"sort"
-	"strings"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 )
@@ -230,19 +230,9 @@ func maker(stack format.StackID, defs *format.Defs) string {
 		case !ok:
 		case f.Kind != format.FrameNative:
 			return "called by " + f.String()
-		case f.Module != "" && !isRuntime(path.Base(f.Module)):
+		case f.Module != "" && !analyze.IsRuntime(path.Base(f.Module)):
 			return path.Base(f.Module)
 		}
 	}
 	return tree.NoLineName
-}
-
-// isRuntime reports whether a library calls the driver on another's behalf.
-func isRuntime(library string) bool {
-	for _, name := range []string{"libcuda.so", "libcudart", "libgpurec"} {
-		if strings.HasPrefix(library, name) {
-			return true
-		}
-	}
-	return false
 }

@@ -72,8 +72,8 @@ func (a *Answer) endFailures(p *analyze.Pass) {
 	for k, f := range a.failures {
 		d, _ := p.Defs.Process(k.process)
 		f.PID = d.PID
-		if node, ok := p.Defs.Stack(f.stack); ok {
-			if frame, ok := p.Defs.Frame(node.Frame); ok {
+		if frames, _ := p.Defs.Walk(f.stack, nil); len(frames) > 0 {
+			if frame, ok := p.Defs.Frame(frames[len(frames)-1]); ok {
 				f.Line = frame.String()
 			}
 		}

@@ -1,28 +1,58 @@
 package tree
 
 import (
+	"regexp"
 	"strings"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 )
 
+// installed are parts of the names of files that nobody wrote for the program.
+var installed = []string{"/site-packages/", "/dist-packages/", "/lib/python3", "/pkg/mod/"}
+
+// systems are how names of native files begin, or parts of them, that came with
+// the system, the compiler, CUDA, Rust's or Go's library.
+var systems = regexp.MustCompile(`^(/usr/(lib|lib64|libexec|include|share|local/(cuda|go)[^/]*)/|/lib(32|64)?/|/opt/|/build/|/rustc/|\.{1,2}/|\[)|/\.?cargo/registry/|/targets/[a-z0-9_-]+-linux/|/go/src/(runtime|internal|syscall)/`)
+
+// runtimes are functions of CUDA's runtime, which is linked into programs.
+var runtimes = regexp.MustCompile(`^(cuda[A-Z]|cu[A-Z]|__cuda|cudart|libcudart_static|operator (new|delete))`)
+
 // Own reports whether a frame is of the program's own code rather than of what
-// was installed: inferred from its file's name.
+// was installed: inferred from its file's name; of a native frame from its module's
+// too, and it must be named.
 func Own(f *format.Frame) bool {
-	if f.Kind != format.FramePython && f.Kind != format.FrameGo {
-		return false
-	}
-	for _, installed := range []string{"/site-packages/", "/dist-packages/", "/lib/python3", "/pkg/mod/"} {
-		if strings.Contains(f.File, installed) {
+	switch f.Kind {
+	case format.FramePython, format.FrameGo:
+	case format.FrameNative:
+		if f.Function == "" || analyze.Interpreter(f) || runtimes.MatchString(f.Function) || foreign(f.Module) || foreign(f.File) {
 			return false
 		}
+	default:
+		return false
 	}
-	return !strings.HasPrefix(f.File, "<frozen ")
+	return !came(f.File) && !strings.HasPrefix(f.File, "<frozen ")
 }
 
-// FunctionOf is a frame without its line: file:function.
+func foreign(file string) bool { return systems.MatchString(file) || came(file) }
+
+func came(file string) bool {
+	for _, part := range installed {
+		if strings.Contains(file, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// FunctionOf is a frame without its line: file:function, or module:function.
 func FunctionOf(f *format.Frame) string {
-	if !IsLine(f.Kind) || f.File == "" {
+	switch {
+	case f.Kind == format.FrameNative:
+		g := *f
+		g.Line = 0
+		return g.String()
+	case !IsLine(f.Kind) || f.File == "":
 		return f.Function
 	}
 	return f.File + ":" + f.Function

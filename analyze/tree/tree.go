@@ -3,6 +3,7 @@ package tree
 import (
 	"sort"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -13,6 +14,8 @@ type Node struct {
 	File     string  `json:"file,omitempty"`
 	Line     int32   `json:"line,omitempty"`
 	Function string  `json:"function,omitempty"`
+	Module   string  `json:"module,omitempty"`  // native: the mapped file
+	Address  uint64  `json:"address,omitempty"` // native without a function: in the module
 	Used     int64   `json:"used"`
 	Acquired int64   `json:"acquired"`
 	Children []*Node `json:"children,omitempty"`
@@ -24,18 +27,20 @@ type Node struct {
 // Label is the line as file:line:function; the root's is _root.
 func (n *Node) Label() string { return n.label }
 
-// nodeKey is what makes two frames one line.
+// nodeKey is what makes two frames one line: native ones without a line by
+// module and function, without a function by address.
 type nodeKey struct {
-	file     string
-	line     int32
-	function string
-	kind     format.FrameKind
+	source string
+	line   int32
+	name   string
+	kind   format.FrameKind
 }
 
 // A Tree is a Node and what its stacks could not say.
 type Tree struct {
 	Root    Node
 	NoLine  Amount // of stacks that name no line
+	Named   Amount // of these, of stacks that name a function
 	Unknown int    // stacks whose definition is not there
 	Depth   int    // of the deepest line; the root has 0
 	Cut     int    // stacks that are deeper than MostDeep
@@ -64,24 +69,28 @@ func (t *Tree) Add(stack format.StackID, a Amount, defs *format.Defs) {
 	if len(frames) > MostDeep && (t.maxDepth <= 0 || t.maxDepth > MostDeep+1) {
 		t.Cut++
 	}
-	n, line := &t.Root, false
+	n := &t.Root
 	for i := range frames {
 		fr := &frames[i]
-		line = line || IsLine(fr.Kind)
 		if t.maxDepth > 0 && t.maxDepth <= i+1 || i >= MostDeep {
-			continue // the rest only says whether there is a line
+			break
 		}
 		t.Depth = max(t.Depth, i+1)
 		n = n.child(fr)
 		n.Used += a.Used
 		n.Acquired += a.Acquired
 	}
+	line, function := t.walk.known(stack, defs)
 	if !line {
 		t.NoLine.add(a)
 	}
+	if !line && function {
+		t.Named.add(a)
+	}
 }
 
-// IsLine reports whether a frame of that kind is a line of a program.
+// IsLine reports whether a frame of that kind is of a program, and not a word
+// that stands for one.
 func IsLine(k format.FrameKind) bool {
 	return k == format.FramePython || k == format.FrameNative || k == format.FrameGo
 }
@@ -103,6 +112,21 @@ func (w *walk) frames(stack format.StackID, defs *format.Defs) ([]format.Frame, 
 	if w.ids, whole = defs.Walk(stack, w.ids[:0]); !whole {
 		return w.buf, false
 	}
+	return w.look(defs), true
+}
+
+// known reports whether a stack names a line and a function, whatever the view
+// shows of it.
+func (w *walk) known(stack format.StackID, defs *format.Defs) (line, function bool) {
+	var whole bool
+	if w.ids, whole = defs.Recorded(stack, w.ids[:0]); !whole {
+		return false, false
+	}
+	w.buf = w.buf[:0]
+	return analyze.Known(w.look(defs))
+}
+
+func (w *walk) look(defs *format.Defs) []format.Frame {
 	for _, id := range w.ids {
 		fr, ok := defs.Frame(id)
 		if !ok {
@@ -110,14 +134,20 @@ func (w *walk) frames(stack format.StackID, defs *format.Defs) ([]format.Frame, 
 		}
 		w.buf = append(w.buf, fr)
 	}
-	return w.buf, true
+	return w.buf
 }
 
 func (n *Node) child(f *format.Frame) *Node {
-	k := nodeKey{f.File, f.Line, f.Function, f.Kind}
+	k := nodeKey{f.Source(), f.Line, f.Name(), f.Kind}
 	c := n.index[k]
 	if c == nil {
 		c = &Node{Kind: f.Kind.String(), File: f.File, Line: f.Line, Function: f.Function, label: f.String()}
+		if f.Kind == format.FrameNative {
+			c.Module = f.Module
+		}
+		if f.Kind == format.FrameNative && f.Function == "" {
+			c.Address = f.Address
+		}
 		if n.index == nil {
 			n.index = map[nodeKey]*Node{}
 		}

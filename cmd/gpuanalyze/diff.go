@@ -43,7 +43,7 @@ that, or a device's peak did. Devices are compared by UUID, or else in order.`,
 }
 
 func runDiff(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(diffCommand(), stdout)
+	a := newAnalysis(diffCommand(), stdout).withStacks()
 	sides := [2]*[]string{
 		a.StringArray("a", nil, "of the first take this `RANGE`"),
 		a.StringArray("b", nil, "of the second, or of the same trace, take this `RANGE`"),

@@ -71,7 +71,7 @@ stdout: -o -`,
 }
 
 func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysisUntil(exportCommand(), stdout, "until")
+	a := newAnalysisUntil(exportCommand(), stdout, "until").withStacks()
 	o := exportOptions{stdout: stdout}
 	a.StringVarP(&o.out, "output", "o", "", "`OUT`, which must not exist; - is stdout, where it is one file")
 	a.StringVar(&o.format, "to", "", "`FORMAT`; without it the ending of OUT says")

@@ -70,6 +70,7 @@ type analysis struct {
 	layers           []string
 	scopes           []string
 	from, to         string
+	view             *stackView // nil: its frames are as recorded
 }
 
 func newAnalysis(c *command, stdout io.Writer) *analysis { return newAnalysisUntil(c, stdout, "to") }
@@ -129,6 +130,11 @@ func (a *analysis) query(args []string) (*analyze.Query, []string, error) {
 	}
 	if q.To, err = parseMoment("--to", a.to); err != nil {
 		return nil, nil, err
+	}
+	if a.view != nil {
+		if q.View, err = a.view.view(); err != nil {
+			return nil, nil, err
+		}
 	}
 	return q, a.Args(), nil
 }

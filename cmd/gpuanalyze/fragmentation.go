@@ -35,7 +35,7 @@ and alone what of it is in segments where no other line has a block.`,
 }
 
 func runFragmentation(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(fragmentationCommand(), stdout)
+	a := newAnalysis(fragmentationCommand(), stdout).withStacks()
 	at := a.String("at", "worst", "`worst|end|TIME`")
 	most := a.Int("most", 20, "print at most so many segments and lines of a pool, `N`; 0 prints all, and so does --json")
 	q, traces, err := a.query(args)

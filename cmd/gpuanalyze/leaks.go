@@ -50,7 +50,7 @@ follows a / of it: * is any text, # begins a comment.`,
 }
 
 func runLeaks(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(leaksCommand(), stdout)
+	a := newAnalysis(leaksCommand(), stdout).withStacks()
 	by := a.String("by", "stack", "a site is a `stack|line|function`")
 	opt := leaks.Options{}
 	a.StringVar(&opt.Per, "per", "", "growth from turn to turn of this `SCOPE`")

@@ -40,7 +40,7 @@ ran, as in PyTorch's backward pass.`,
 const deep = 200
 
 func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(linesCommand(), stdout)
+	a := newAnalysis(linesCommand(), stdout).withStacks()
 	at := a.String("at", "total", "`total|peak|end|TIME`")
 	depth := a.Int("max-depth", 0, "keep the root and the outermost lines down to this `DEPTH`; the root is 1; 0 or less keeps all, as CuPy's max_depth does")
 	q, traces, err := a.query(args)

@@ -51,7 +51,7 @@ after the failure, corrected by what recorded processes took in between.`,
 }
 
 func runOOM(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(oomCommand(), stdout)
+	a := newAnalysis(oomCommand(), stdout).withStacks()
 	all := a.Bool("all", false, "a page for each failure")
 	q, traces, err := a.query(args)
 	if err != nil {

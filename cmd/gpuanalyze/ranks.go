@@ -32,7 +32,7 @@ column of its own. Between hosts times are as good as their clocks.`,
 }
 
 func runRanks(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(ranksCommand(), stdout)
+	a := newAnalysis(ranksCommand(), stdout).withStacks()
 	q, traces, err := a.query(args)
 	if err != nil {
 		return err

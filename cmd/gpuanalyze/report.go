@@ -40,7 +40,7 @@ most 64 stretches of time. A file that is there is replaced; - is stdout.`,
 }
 
 func runReport(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(reportCommand(), stdout)
+	a := newAnalysis(reportCommand(), stdout).withStacks()
 	out := a.StringP("output", "o", "", "write the page to this `FILE`")
 	q, traces, err := a.query(args)
 	if err != nil {

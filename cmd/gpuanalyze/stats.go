@@ -36,7 +36,7 @@ least half of the run so far is weights, the rest inputs and other.`,
 }
 
 func runStats(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(statsCommand(), stdout)
+	a := newAnalysis(statsCommand(), stdout).withStacks()
 	q, traces, err := a.query(args)
 	if err != nil {
 		return err

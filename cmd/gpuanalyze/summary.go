@@ -27,7 +27,7 @@ every number is that of the time in between.`,
 }
 
 func runSummary(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(summaryCommand(), stdout)
+	a := newAnalysis(summaryCommand(), stdout).withStacks()
 	q, traces, err := a.query(args)
 	if err != nil {
 		return err

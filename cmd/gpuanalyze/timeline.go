@@ -36,7 +36,7 @@ acquired follows the driver layer, nvml what NVML sampled of devices.`,
 const mostPoints = 10_000
 
 func runTimeline(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	a := newAnalysis(timelineCommand(), stdout)
+	a := newAnalysis(timelineCommand(), stdout).withStacks()
 	by := a.String("by", "device", "a series for each `device|layer|class|process|scope|line|own-line|function`")
 	curve := a.String("curve", "used", "`used|acquired|nvml`")
 	points := a.Int("points", 64, "at most this `NUMBER` of buckets; a plot is as wide")

@@ -241,9 +241,9 @@ func (d *device) frames(stack format.StackID, defs *format.Defs) {
 		}
 		p := l.next()
 		p.dict(func() {
-			p.textField("filename", fr.File)
+			p.textField("filename", fr.Source())
 			p.field("line", int64(fr.Line))
-			p.textField("name", fr.Function)
+			p.textField("name", fr.Name())
 		})
 	}
 	l.end()

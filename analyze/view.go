@@ -1,0 +1,205 @@
+package analyze
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/gpurec/gpurec/format"
+)
+
+// A View is which frames of a stack an answer shows. It changes no number: what
+// is hidden counts for what is shown, and a stack of which nothing is left is one
+// frame that says so. The zero View shows what was recorded.
+type View struct {
+	Stacks Stacks
+	Focus  []string // only frames that match one; see newPatterns
+	Hide   []string // no frame that matches one
+	All    bool     // launchers and the interpreter's own frames too
+}
+
+// Stacks are the kinds of frames that are shown. Go's, and the names of threads,
+// always are.
+type Stacks uint8
+
+const (
+	Recorded Stacks = iota
+	Auto            // Python's; native ones of a stack that has none
+	Python
+	Native
+	Both
+)
+
+var stackNames = [...]string{"recorded", "auto", "python", "native", "both"}
+
+// ParseStacks reads auto, python, native or both.
+func ParseStacks(s string) (Stacks, error) {
+	for i, name := range stackNames {
+		if s == name && Stacks(i) != Recorded {
+			return Stacks(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is none of %s", s, strings.Join(stackNames[1:], ", "))
+}
+
+// A viewer is a View of one trace's definitions.
+type viewer struct {
+	View
+	defs        *format.Defs
+	focus, hide *regexp.Regexp // nil: no pattern
+	seen        map[format.FrameID]frameIs
+	kinds       []frameIs // of a stack, in memory that is used again
+	notes       map[string]format.FrameID
+}
+
+// set makes the view that of defs.
+func (v *View) set(defs *format.Defs) {
+	if v.Stacks == Recorded && len(v.Focus)+len(v.Hide) == 0 {
+		return
+	}
+	w := &viewer{View: *v, defs: defs, focus: newPatterns(v.Focus), hide: newPatterns(v.Hide), seen: map[format.FrameID]frameIs{}, notes: map[string]format.FrameID{}}
+	defs.SetView(w.view)
+}
+
+// newPatterns are patterns of a file, a module or a function, where * is any text
+// and ? any character; nil where there are none. A file and a module also match by
+// the last part of their path, and a frame as it is printed.
+func newPatterns(globs []string) *regexp.Regexp {
+	if len(globs) == 0 {
+		return nil
+	}
+	var any []string
+	for _, g := range globs {
+		g = regexp.QuoteMeta(g)
+		any = append(any, strings.ReplaceAll(strings.ReplaceAll(g, `\*`, `.*`), `\?`, `.`))
+	}
+	return regexp.MustCompile(`(?s)^(?:` + strings.Join(any, "|") + `)$`)
+}
+
+func matchesFrame(r *regexp.Regexp, f *format.Frame) bool {
+	for _, s := range []string{f.File, path.Base(f.File), f.Module, path.Base(f.Module), f.Function, f.String()} {
+		if s != "" && r.MatchString(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// is judges a frame. One whose definition is yet to come is asked for again.
+func (w *viewer) is(id format.FrameID) frameIs {
+	is, known := w.seen[id]
+	if known {
+		return is
+	}
+	f, ok := w.defs.Frame(id)
+	if !ok {
+		return 0
+	}
+	is = judge(&f)
+	if w.focus != nil && matchesFrame(w.focus, &f) {
+		is |= isFocus
+	}
+	if w.hide != nil && matchesFrame(w.hide, &f) {
+		is |= isHidden
+	}
+	w.seen[id] = is
+	return is
+}
+
+// view makes of a stack's frames, outermost first and in their own memory, what
+// is shown:
+//
+//  1. the interpreter's own frames go, launchers outside and the driver's
+//     libraries inside, unless all are wanted;
+//  2. the kinds that are not shown go;
+//  3. what is hidden, or out of focus, goes.
+func (w *viewer) view(ids []format.FrameID) []format.FrameID {
+	all, drop := frameIs(0), frameIs(0)
+	for _, id := range ids {
+		all |= w.is(id)
+	}
+	if all&^isNote == 0 {
+		return ids
+	}
+	if !w.All && w.Stacks != Recorded {
+		if ids = w.without(ids, isInterp); !w.any(ids) {
+			return w.note(ids, "[interpreter]")
+		}
+		ids = w.trim(ids)
+	}
+	switch {
+	case w.Stacks == Python, w.Stacks == Auto && all&isPython != 0:
+		drop = isNative
+	case w.Stacks == Native:
+		drop = isPython
+	}
+	if ids = w.without(ids, drop); !w.any(ids) {
+		return w.note(ids, "[no "+w.Stacks.String()+" frame]")
+	}
+	if ids = w.without(ids, isHidden); !w.any(ids) {
+		return w.note(ids, "[hidden]")
+	}
+	if w.focus != nil {
+		kept := ids[:0]
+		for _, id := range ids {
+			if w.is(id)&(isFocus|isNote) != 0 {
+				kept = append(kept, id)
+			}
+		}
+		if ids = kept; !w.any(ids) {
+			return w.note(ids, "[out of focus]")
+		}
+	}
+	return ids
+}
+
+func (s Stacks) String() string { return stackNames[s] }
+
+func (w *viewer) without(ids []format.FrameID, drop frameIs) []format.FrameID {
+	kept := ids[:0]
+	for _, id := range ids {
+		if w.is(id)&drop == 0 {
+			kept = append(kept, id)
+		}
+	}
+	return kept
+}
+
+// any reports whether there is a frame that is no note.
+func (w *viewer) any(ids []format.FrameID) bool {
+	for _, id := range ids {
+		if w.is(id)&isNote == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// note appends a frame that says why there is no other.
+func (w *viewer) note(ids []format.FrameID, text string) []format.FrameID {
+	id, ok := w.notes[text]
+	if !ok {
+		for id = ^format.FrameID(0); ; id-- { // recorders number from 1 up
+			if _, taken := w.defs.Frame(id); !taken {
+				break
+			}
+		}
+		w.defs.PutFrame(format.Frame{ID: id, Kind: format.FrameLabel, Function: text})
+		w.notes[text] = id
+	}
+	return append(ids, id)
+}
+
+func (w *viewer) trim(ids []format.FrameID) []format.FrameID {
+	w.kinds = w.kinds[:0]
+	for _, id := range ids {
+		w.kinds = append(w.kinds, w.is(id))
+	}
+	outer := isOuter
+	if w.Stacks != Auto { // which shows Python's as CuPy does
+		outer |= isPyOuter
+	}
+	lead, from, to := bounds(w.kinds, outer)
+	return append(ids[:lead], ids[from:to]...)
+}

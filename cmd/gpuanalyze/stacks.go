@@ -1,0 +1,49 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/gpurec/gpurec/analyze"
+)
+
+// A stackView is the flags of a command that prints lines or trees.
+type stackView struct {
+	stacks      string
+	focus, hide []string
+	all         bool
+}
+
+// stackHelp is what the help of those commands says of them all.
+const stackHelp = `
+--stacks auto shows Python's frames as CuPy's LineProfileHook does, and native ones
+of a stack that has no Python: C++, Go, PyTorch's own threads. A PATTERN is of a
+file, a module, a function or a frame as it is printed, where * is any text: what
+is hidden counts for what called it. Left off are what starts a program or a thread
+(_start, __libc_start_main, start_thread, with --stacks python, native and both also
+runpy and torchrun) and the interpreter's own functions: --all-frames shows them.`
+
+// withStacks adds the flags.
+func (a *analysis) withStacks() *analysis {
+	v := &stackView{}
+	a.view = v
+	a.command.long = strings.TrimSpace(a.command.long) + "\n" + stackHelp
+	a.StringVar(&v.stacks, "stacks", analyze.Auto.String(), "`auto|python|native|both`: whose frames to show")
+	a.StringArrayVar(&v.focus, "focus", nil, "show only frames that match a `PATTERN`")
+	a.StringArrayVar(&v.hide, "hide", nil, "show no frame that matches a `PATTERN`, as */torch/* or libc.so*")
+	a.BoolVar(&v.all, "all-frames", false, "show launchers and the interpreter's own frames too")
+	return a
+}
+
+// view is what they ask for.
+func (v *stackView) view() (out analyze.View, err error) {
+	for _, p := range append(append([]string(nil), v.focus...), v.hide...) {
+		if p == "" {
+			return out, usagef("--focus and --hide want a pattern, as */torch/* or libc.so*")
+		}
+	}
+	if out.Stacks, err = analyze.ParseStacks(v.stacks); err != nil {
+		return out, usagef("--stacks: %v", err)
+	}
+	out.Focus, out.Hide, out.All = v.focus, v.hide, v.all
+	return out, nil
+}
