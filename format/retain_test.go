@@ -68,7 +68,7 @@ func (f *watchedFile) Write(b []byte) (int, error) {
 
 // fill writes events at 1 µs each in parts of so many, each with a checkpoint of
 // so many rows.
-func fill(t *testing.T, w *Writer, parts, events, live int) {
+func fill(t testing.TB, w *Writer, parts, events, live int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	now := w.meta.Monotonic
