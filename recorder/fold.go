@@ -43,6 +43,9 @@ type fold struct {
 	waited bool               // for them
 	top    [4]holders         // by layer
 
+	forgot     format.Time // when fold forgot last
+	remembered int64       // bytes of definitions then, about
+
 	refusals      live.Refusals
 	told, retried int64 // requests for memory that failed, and that a retry got
 
@@ -387,6 +390,9 @@ func (f *fold) handOver() {
 		f.checkpoint = int64(len(f.page.checkpoint))
 		f.sinceRotate, f.partBegan = 0, ring.Now()
 		f.part++
+	}
+	if f.forgetting() {
+		f.page.keep = f.forget()
 	}
 	if f.page.empty() {
 		return

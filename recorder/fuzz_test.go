@@ -48,7 +48,7 @@ func FuzzFold(f *testing.F) {
 		b.round(&round{chunks: []chunk{{b.lanes[0], buf[:n], out, dropped, true}}, until: 1 << 40})
 		b.round(&round{left: []leaving{{lane: b.lanes[0], dropped: dropped}}, last: true})
 		var lost uint64
-		names := uint32(len(b.f.in.names))
+		names := uint32(b.f.in.name)
 		for i := range b.rows {
 			e := &b.rows[i]
 			if !e.Kind.Valid() || e.Kind.Checkpoint() || !e.Layer.Valid() || e.Process != 1 {

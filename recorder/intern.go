@@ -8,11 +8,6 @@ import (
 	"github.com/gpurec/gpurec/recorder/ring"
 )
 
-// maxTable is how many definitions of one kind a process may have before its
-// lanes are told to forget what they sent, so that a program that makes code
-// for ever (exec, compiled graphs) does not make the recorder grow for ever.
-const maxTable = 1 << 18
-
 // maxDevices bounds the device table against a process that makes ordinals up.
 const maxDevices = 1024
 
@@ -153,14 +148,19 @@ type stack struct {
 }
 
 // An interner gives out the trace's ids. Each new one goes into the page that
-// is being filled, and so to the file before the event that needs it.
+// is being filled, and so to the file before the event that needs it. One that
+// was forgotten meanwhile gets a new id: two ids may be one text, frame or stack.
 type interner struct {
 	frames  map[format.Frame]format.FrameID
 	nodes   map[uint64]format.StackID
 	names   map[string]format.NameID
 	uuids   map[string]format.Device
 	devices []format.DeviceRow
-	stack   format.StackID // the last one given out
+
+	stack format.StackID // the last ones given out
+	frame format.FrameID
+	name  format.NameID
+	grown int64 // bytes of definitions taken in since the last forgetting, about
 }
 
 func newInterner() *interner {
@@ -176,8 +176,10 @@ func newInterner() *interner {
 func (f *fold) frame(fr format.Frame) format.FrameID {
 	id, ok := f.in.frames[fr]
 	if !ok {
-		id = format.FrameID(len(f.in.frames) + 1)
+		f.in.frame++
+		id = f.in.frame
 		f.in.frames[fr] = id
+		f.in.grown += frameBytes(&fr)
 		fr.ID = id
 		f.page.frames = append(f.page.frames, fr)
 	}
@@ -192,6 +194,7 @@ func (f *fold) node(parent format.StackID, frame format.FrameID) format.StackID 
 		f.in.stack++
 		id = f.in.stack
 		f.in.nodes[key] = id
+		f.in.grown += nodeBytes
 		f.page.stacks = append(f.page.stacks, format.Stack{ID: id, Parent: parent, Frame: frame})
 	}
 	return id
@@ -200,8 +203,10 @@ func (f *fold) node(parent format.StackID, frame format.FrameID) format.StackID 
 func (f *fold) name(s string) format.NameID {
 	id, ok := f.in.names[s]
 	if !ok {
-		id = format.NameID(len(f.in.names) + 1)
+		f.in.name++
+		id = f.in.name
 		f.in.names[s] = id
+		f.in.grown += nameBytes(s)
 		f.page.names = append(f.page.names, nameRow{id, s})
 	}
 	return id
@@ -253,17 +258,7 @@ func (f *fold) define(l *lane, r ring.Record) {
 	case format.WireDevice:
 		f.defineDevice(t, r.Device())
 	}
-	if max(len(t.codes.young), len(t.stacks.young), len(t.names.young)) > maxTable {
-		t.codes.turn()
-		t.stacks.turn()
-		t.names.turn()
-		t.epoch++
-		for _, o := range f.lanes {
-			if o.process == l.process {
-				o.epoch.Store(t.epoch)
-			}
-		}
-	}
+	f.in.grown += int64(len(r))
 }
 
 func (f *fold) defineDevice(t *tables, d *format.WireDeviceDef) {

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/gpurec/gpurec/format"
-	"github.com/gpurec/gpurec/recorder/ring"
 )
 
 // A bench is a fold without goroutines around it: rounds go in by hand, rows
@@ -20,7 +19,7 @@ type bench struct {
 }
 
 func newBench(t testing.TB, lanes int) *bench {
-	s := &Session{opt: Options{Say: func(string) {}}, pages: make(chan *page, 64), write: &write{}}
+	s := &Session{opt: Options{Say: func(string) {}, forgetAfter: forgetAfter}, pages: make(chan *page, 64), write: &write{}}
 	b := &bench{t: t, f: newFold(s)}
 	p := &process{key: processKey{pid: 4711}}
 	var born []*lane
@@ -40,6 +39,8 @@ func (b *bench) round(r *round) {
 	for len(b.f.s.pages) > 0 {
 		p := <-b.f.s.pages
 		b.rows = append(b.rows, p.events...)
+		p.reset()
+		b.f.spare.put(p)
 	}
 }
 
@@ -281,53 +282,5 @@ func TestThreadEnds(t *testing.T) {
 	e := b.rows[len(b.rows)-1]
 	if e.Thread != 777 || e.Scope != 0 || len(b.f.state.Scopes()) != 0 {
 		t.Errorf("thread %d, scope %d, %d open", e.Thread, e.Scope, len(b.f.state.Scopes()))
-	}
-}
-
-// TestForget defines more stacks than a table holds: the lanes are told to send
-// again, and what was sent before is found meanwhile.
-func TestForget(t *testing.T) {
-	b := newBench(t, 1)
-	l := b.lanes[0]
-	define := func(hash uint64) []byte {
-		d := struct {
-			format.WireStackDef
-			format.WireFrame
-			_ [48]byte
-		}{format.WireStackDef{WireHead: format.WireHead{Kind: format.WireStack, Slots: 2}, Hash: hash, Count: 1},
-			format.WireFrame{Code: hash, Kind: uint32(format.FrameNative)}, [48]byte{}}
-		return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&d)), 128)...)
-	}
-	if ring.ShapeOf(format.WireStack) != ring.ShapeDefinition {
-		t.Fatal("no definition")
-	}
-	seq := uint64(0)
-	send := func(hash uint64, with bool) format.StackID {
-		var records [][]byte
-		if with {
-			records = append(records, define(hash))
-		}
-		r := rec(format.Alloc, 10+seq, seq)
-		(*format.WireEvent)(unsafe.Pointer(&r[0])).Stack = hash
-		seq++
-		b.rows = b.rows[:0]
-		b.round(&round{chunks: []chunk{chunkOf(l, 0, append(records, r)...)}, until: format.Time(20 + seq)})
-		return b.rows[len(b.rows)-1].Stack
-	}
-	first := send(1, true)
-	for h := uint64(2); l.epoch.Load() == 0; h++ {
-		b.f.define(l, define(h))
-		if h > 2*maxTable {
-			t.Fatal("the table grows for ever")
-		}
-	}
-	if n := len(l.process.tables.stacks.young); n > maxTable/2 {
-		t.Errorf("%d stacks are young after forgetting", n)
-	}
-	if got := send(1, false); got != first || first == 0 {
-		t.Errorf("after forgetting, stack %d is %d", first, got)
-	}
-	if b.f.stats.Unresolved != 0 {
-		t.Errorf("%d unresolved", b.f.stats.Unresolved)
 	}
 }

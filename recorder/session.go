@@ -40,7 +40,8 @@ type Options struct {
 	Say         func(text string) // one sentence each, for the user; default none
 	Writer      format.WriterOptions
 
-	flushEvery time.Duration // a test's; default the constant
+	flushEvery  time.Duration // a test's, as the next; default the constant
+	forgetAfter int64
 
 	onScope func(pid int32, number uint64, m measured) // a scope with a number reports or ends, before that changes anything
 
@@ -102,6 +103,9 @@ func Start(opt Options) (*Session, error) {
 	opt.QueueBytes = max(opt.QueueBytes, 2*bufferSize)
 	if opt.flushEvery <= 0 {
 		opt.flushEvery = flushEvery
+	}
+	if opt.forgetAfter <= 0 {
+		opt.forgetAfter = forgetAfter
 	}
 	queue := opt.retain()
 	if opt.Say == nil {

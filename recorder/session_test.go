@@ -68,22 +68,7 @@ func readTrace(t *testing.T, path string) *recorded {
 		if err := p.LoadDefs(out.defs); err != nil {
 			t.Fatal(err)
 		}
-		r, err := p.Events()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var part []format.Event
-		for {
-			b, err := r.Next()
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			part = append(part, b...)
-		}
-		r.Close()
+		part := readPart(t, p)
 		out.parts = append(out.parts, part)
 		out.events = append(out.events, part...)
 		sr, err := p.Samples()
@@ -103,6 +88,25 @@ func readTrace(t *testing.T, path string) *recorded {
 		sr.Close()
 	}
 	return out
+}
+
+func readPart(t *testing.T, p *format.Part) (part []format.Event) {
+	t.Helper()
+	r, err := p.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		b, err := r.Next()
+		if err == io.EOF {
+			return part
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		part = append(part, b...)
+	}
 }
 
 func (r *recorded) count(k format.Kind) (n int) {

@@ -31,25 +31,43 @@ type DevicePeak struct {
 // has grown by a sixteenth: a few hundred times at most in any recording, at the
 // price of being that much early.
 type holders struct {
-	sizes []int64 // by stack: a trace's are numbered from 1
+	sizes []int64                  // by stack: a trace's are numbered from 1
+	late  map[format.StackID]int64 // of the stacks beyond nearStacks; those that hold nothing are not in it
 	sum   int64
 	peak  int64 // of sum when the picture was taken
 	stack format.StackID
 	size  int64
 }
 
+// nearStacks is how many stacks lie in a table: most programs have fewer.
+const nearStacks = 1 << 16
+
 func (h *holders) move(stack format.StackID, n int64) {
-	for int(stack) >= len(h.sizes) {
-		h.sizes = append(h.sizes, 0)
-	}
 	h.sum += n
-	h.sizes[stack] += n
+	if stack < nearStacks {
+		for int(stack) >= len(h.sizes) {
+			h.sizes = append(h.sizes, 0)
+		}
+		h.sizes[stack] += n
+	} else if size := h.late[stack] + n; size != 0 {
+		if h.late == nil {
+			h.late = map[format.StackID]int64{}
+		}
+		h.late[stack] = size
+	} else {
+		delete(h.late, stack)
+	}
 	if h.sum > h.peak+h.peak/16 {
 		h.peak = h.sum
 		h.stack, h.size = 0, 0
 		for id, size := range h.sizes {
 			if size > h.size {
 				h.stack, h.size = format.StackID(id), size
+			}
+		}
+		for id, size := range h.late {
+			if size > h.size || size == h.size && id < h.stack {
+				h.stack, h.size = id, size
 			}
 		}
 	}

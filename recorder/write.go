@@ -23,6 +23,7 @@ type page struct {
 	events     []format.Event
 	samples    []format.Sample
 	checkpoint []format.Event
+	keep       *format.Keep // of definitions, after this page; nil: all
 }
 
 type nameRow struct {
@@ -33,7 +34,7 @@ type nameRow struct {
 func newPage() *page { return &page{events: make([]format.Event, 0, pageRows+256)} }
 
 func (p *page) empty() bool {
-	return len(p.events)+len(p.samples)+len(p.checkpoint)+len(p.frames)+len(p.stacks)+len(p.names)+len(p.processes)+len(p.devices) == 0
+	return p.keep == nil && len(p.events)+len(p.samples)+len(p.checkpoint)+len(p.frames)+len(p.stacks)+len(p.names)+len(p.processes)+len(p.devices) == 0
 }
 
 // fromLane reports whether there is an event that the recorder did not make: the
@@ -205,7 +206,12 @@ func (w *write) rows(p *page) error {
 		}
 	}
 	if p.checkpoint != nil {
-		return w.w.Rotate(p.checkpoint)
+		if err := w.w.Rotate(p.checkpoint); err != nil {
+			return err
+		}
+	}
+	if p.keep != nil {
+		return w.w.Forget(p.keep)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@
 //	scope.go       open scopes and what they measure
 //	refusals.go    what became of requests that the driver refused
 //	checkpoint.go  the state as rows, and back
+//	references.go  which definitions rows to come may need
 //	forget.go      rows for a trace that begins there
 //
 // The recorder and the analyzer run the same fold, so a checkpoint equals what
