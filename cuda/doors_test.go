@@ -230,6 +230,10 @@ func TestPythonDir(t *testing.T) {
 	if b, _ := os.ReadFile(filepath.Join(dir, "sitecustomize.py")); string(b) == "old" {
 		t.Error("an old file was kept")
 	}
+	// Under another content's name: what another gpurec with this hook made stays.
+	if base := filepath.Base(dir); base != "python-"+pythonKey() || len(base) != len("python-")+16 {
+		t.Errorf("%s is not named by its content", dir)
+	}
 }
 
 func TestCacheDir(t *testing.T) {

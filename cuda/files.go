@@ -2,7 +2,9 @@ package cuda
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,14 +49,17 @@ func Simulator(cache string, say func(string)) (string, error) {
 }
 
 // PythonDir returns the directory that goes first on PYTHONPATH: sitecustomize
-// and the package gpurec.
+// and the package gpurec. It is named by what lies in it: two versions of gpurec
+// with one hook would replace each other's files under running programs.
 func PythonDir(cache string) (string, error) {
 	k, err := key()
 	if err != nil {
 		return "", err
 	}
-	dir, err := cacheDir(cache, k, func(dir string) bool { return eachPythonFile(dir, same) == nil })
+	name := "python-" + pythonKey()
+	dir, err := cacheDir(cache, k, func(dir string) bool { return eachPythonFile(filepath.Join(dir, name), same) == nil })
 	if err == nil {
+		dir = filepath.Join(dir, name)
 		err = eachPythonFile(dir, func(path string, want []byte) error {
 			if same(path, want) == nil {
 				return nil
@@ -68,7 +73,17 @@ func PythonDir(cache string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the Python package: %w", err)
 	}
-	return filepath.Join(dir, "python"), nil
+	return dir, nil
+}
+
+// pythonKey names what the Python files are.
+func pythonKey() string {
+	h := sha256.New()
+	eachPythonFile("", func(path string, want []byte) error {
+		_, err := fmt.Fprintf(h, "%s %d\n%s", path, len(want), want)
+		return err
+	})
+	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
 // eachPythonFile calls f for what is to lie in dir, until it fails.
@@ -81,7 +96,7 @@ func eachPythonFile(dir string, f func(path string, want []byte) error) error {
 		if err != nil {
 			return err
 		}
-		return f(filepath.Join(dir, path), want)
+		return f(filepath.Join(dir, strings.TrimPrefix(path, "python/")), want)
 	})
 }
 
