@@ -12,17 +12,30 @@ CuPy's hooks and then steps aside.
 import sys
 
 
+CUPYS_HOOKS = "cupy.cuda.memory_hook"
+
+
 class _AfterCuPysHooks:
-    """Finds nothing itself: sees cupy.cuda.memory_hook being looked for, and
-    has gpurec's hook installed once that module has run."""
+    """Finds nothing itself: sees CuPy's hooks being looked for, and has
+    gpurec's hook installed once that module has run.
+
+    A finder in front of this one may find the module alone, and nobody would
+    know. So each later look for a module of CuPy's is a second chance.
+    """
 
     def find_spec(self, name, path=None, target=None):
-        if name != "cupy.cuda.memory_hook":
+        if not name.startswith("cupy"):
             return None
+        module = sys.modules.get(CUPYS_HOOKS)
+        if name != CUPYS_HOOKS and getattr(module, "get_memory_hooks", None) is None:
+            return None  # not yet there, or not yet run
         try:
             sys.meta_path.remove(self)
         except ValueError:
             return None  # taken out by somebody while in use: they want no hooks of ours
+        if name != CUPYS_HOOKS:
+            _install(module)
+            return None
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find is not None else None
@@ -33,11 +46,21 @@ class _AfterCuPysHooks:
         return None
 
 
+def _install(module):
+    try:
+        from gpurec import _cupy
+
+        _cupy.install(module)
+    except Exception:  # the program's import of CuPy goes on as if we were not here
+        pass
+
+
 def _call_after(loader):
     """Let loader run its module as ever, and then the installation.
 
     The instance is patched, not replaced: a loader of ours would stand in the
-    module's __spec__, where inspect, pkgutil and pickles of it look.
+    module's __spec__, where inspect, pkgutil and pickles of it look. Somebody
+    else may have patched it too, and finds that as it was.
     """
     run = getattr(loader, "exec_module", None)
     if run is None:
@@ -45,18 +68,17 @@ def _call_after(loader):
 
     def exec_module(module):
         try:
-            del loader.exec_module
+            if theirs:
+                loader.exec_module = run
+            else:
+                del loader.exec_module
         except AttributeError:
             pass
         run(module)
-        try:
-            from gpurec import _cupy
-
-            _cupy.install(module)
-        except Exception:  # the program's import of CuPy goes on as if we were not here
-            pass
+        _install(module)
 
     try:
+        theirs = "exec_module" in getattr(loader, "__dict__", ())
         loader.exec_module = exec_module
     except AttributeError:
         pass  # a loader without room for it: its modules stay unhooked
@@ -90,6 +112,13 @@ def _run_next():
 if __name__ == "sitecustomize":
     # In a Python that the package is written for, and once: a program that asks
     # for a sitecustomize that is not there comes here again.
+    _finder = None
     if sys.version_info >= (3, 9) and not any(type(f).__name__ == "_AfterCuPysHooks" for f in sys.meta_path):
-        sys.meta_path.insert(0, _AfterCuPysHooks())
-    _run_next()
+        _finder = _AfterCuPysHooks()
+        sys.meta_path.insert(0, _finder)
+    try:
+        _run_next()
+    finally:
+        if _finder in sys.meta_path[1:]:  # the next one's finders come after it
+            sys.meta_path.remove(_finder)
+            sys.meta_path.insert(0, _finder)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import textwrap
 import unittest
 
 from support import PACKAGE, STANDIN, Case
@@ -78,6 +79,36 @@ class TestSitecustomize(Case):
             path=[STANDIN],
         )
         self.assertEqual(out, "SourceFileLoader set()\n[]\n")
+
+    FINDER = """
+        import sys
+        from importlib.machinery import PathFinder
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name == "cupy.cuda.memory_hook":
+                    spec = PathFinder.find_spec(name, path, target)
+                    %s
+                    return spec
+        sys.meta_path.insert(0, Finder())
+        """
+
+    def test_finders_of_the_program_in_front(self):
+        patch = "spec.loader.exec_module = lambda m, run=spec.loader.exec_module: (run(m), print('theirs'))"
+        see = """
+            from cupy.cuda.memory_hook import __spec__ as s, get_memory_hooks
+            import sys
+            print(list(get_memory_hooks()), type(s.loader).__name__, sorted(vars(s.loader)))
+            print([type(f).__name__ for f in sys.meta_path if not isinstance(f, type)])
+            """
+        for name, body in (("plain", "pass"), ("patches the loader", patch)):
+            keys = ["exec_module"] * (body == patch) + ["name", "path"]
+            said = "theirs\n" * (body == patch) + "['gpurec'] SourceFileLoader %s\n['Finder']\n" % keys
+            theirs = self.write("theirs/sitecustomize.py", self.FINDER % body)
+            with self.subTest(name + ", by sitecustomize"):
+                self.assertEqual(self.run_python(see, path=[theirs, STANDIN])[1], said)
+            with self.subTest(name + ", later"):
+                program = textwrap.dedent(self.FINDER % body) + textwrap.dedent(see)
+                self.assertEqual(self.run_python(program, path=[STANDIN])[1], said)
 
     def test_a_broken_package_does_not_break_the_import_of_cupy(self):
         copy = os.path.join(self.dir, "copy")

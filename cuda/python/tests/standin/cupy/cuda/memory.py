@@ -30,8 +30,8 @@ class Memory:
 
 
 class Pool:
-    def __init__(self, base, device=0):
-        self.base, self.device, self.cached = base, device, {}
+    def __init__(self, base=None, device=0):
+        self.base, self.device, self.cached = base or Device(), device, {}
 
     def malloc(self, size):
         rounded = (size + 511) // 512 * 512
