@@ -75,6 +75,7 @@ test-interop: build $(VENV)/ok
 	$(VENV)/bin/python -m unittest discover -s cuda/python/tests/interop
 	$(VENV)/bin/python analyze/export/interop/test_duckdb.py bin/gpuanalyze
 	$(VENV)/bin/python analyze/export/interop/test_viewers.py bin/gpuanalyze
+	$(VENV)/bin/python recorder/metrics/test_prometheus.py bin
 
 # The report's pages in a headless Chromium, which root gets by apt where there
 # is none. Where it cannot be had the tests say that they are skipped.

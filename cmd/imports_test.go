@@ -37,6 +37,7 @@ var policy = []struct {
 	{"format/formattest", []string{"format"}, nil},
 	{"format", nil, []string{"github.com/apache/arrow/go/v15/...", "github.com/klauspost/compress/..."}},
 	{"recorder/ring", []string{"format"}, []string{"golang.org/x/sys/unix"}},
+	{"recorder/metrics", []string{"recorder", "format", "format/live"}, nil},
 	{"recorder", []string{"format", "format/live", "recorder/ring"}, []string{"golang.org/x/sys/unix"}},
 	{"cuda/nvml", []string{"format"}, []string{"github.com/NVIDIA/go-nvml/..."}},
 	{"cuda", []string{"format"}, []string{"github.com/klauspost/compress/..."}},
@@ -49,9 +50,10 @@ var policy = []struct {
 	{"analyze/ingest", []string{"analyze", "format", "format/live"}, []string{"github.com/klauspost/compress/..."}},
 	{"analyze", []string{"format", "format/live"}, nil},
 	{"analyze/tree", []string{"analyze", "format", "format/live"}, nil},
+	{"analyze/symbols", []string{"format"}, []string{"github.com/ianlancetaylor/demangle"}},
 	{"analyze/segments", []string{"analyze", "format", "format/live"}, nil},
 	{"analyze/...", []string{"analyze", "analyze/tree", "analyze/segments", "format", "format/live"}, nil}, // one answer never imports another
-	{"cmd/gpurec", []string{"recorder", "recorder/...", "cuda", "cuda/...", "format", "format/live"}, []string{"github.com/spf13/pflag", "golang.org/x/sys/unix"}},
+	{"cmd/gpurec", []string{"recorder", "recorder/...", "cuda", "cuda/...", "format", "format/live", "analyze/symbols"}, []string{"github.com/spf13/pflag", "golang.org/x/sys/unix"}},
 	{"cmd/gpuanalyze", []string{"analyze", "analyze/...", "format", "format/live"}, []string{"github.com/spf13/pflag"}},
 	{"cmd/internal/torture", []string{"format", "format/live", "recorder/ring"}, nil}, // runs the commands as they are
 	{"cmd", nil, nil},

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -31,6 +30,10 @@ Exit: the command's own status, 128+signal for a signal; 127 the command is not
 there, 126 it cannot be run, 125 gpurec itself failed and the command was not
 started.
 
+With --metrics the numbers of this moment can be scraped by Prometheus, used, peak
+and free bytes by device and process, at http://127.0.0.1:PORT/metrics unless a
+host is named. A port that is taken is said, and the recording goes on.
+
 With --retain a job of any length records in bounded space: the oldest parts of
 the trace go, the newest answer alone, and every report says since when they do.
 
@@ -38,6 +41,7 @@ Examples:
   gpurec run -- python train.py --epochs 3
   gpurec run --retain 2GiB -o last.gpurec -- python serve.py
   gpurec run -o train.gpurec --stacks none -- ./a.out
+  gpurec run --metrics 9400 -- torchrun --nproc-per-node 8 train.py
   torchrun --nproc-per-node 8 --no-python gpurec run -o 'rank%r.gpurec' -- python train.py
   GPUREC_OUTPUT=/scratch/%h-%p-%t.gpurec gpurec run -- ./job.sh
 `
@@ -57,6 +61,7 @@ type settings struct {
 	rotateSize  size
 	rotateEvery time.Duration
 	retain      retention
+	metrics     endpoint
 	simulate    int
 	noPython    bool
 	verbose     bool
@@ -78,6 +83,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	f.Var(&o.rotateSize, "rotate-size", "begin a new part of the trace after so many bytes, 0 never")
 	f.DurationVar(&o.rotateEvery, "rotate-every", 0, "begin a new part of the trace after this time, 0 never")
 	f.Var(&o.retain, "retain", "keep the newest parts of the trace, in so many bytes of disk or of so much time at least (10m is minutes, 10MiB bytes); parts are then an eighth of the bytes, a quarter of the time; 0 keeps all")
+	f.Var(&o.metrics, "metrics", metricsUsage)
 	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU in front of the real one, with 2 devices or =N")
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
 	f.BoolVar(&o.noPython, "no-python", false, "keep gpurec's Python package off the path: CuPy's pool is then not seen, and import gpurec fails")
@@ -191,6 +197,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		return fail(err)
 	}
 	env.Socket = session.Socket()
+	defer o.metrics.show(session, stderr, say)()
 
 	status, err := recorder.Launch(command, env.Environ(os.Environ()), session.Exited)
 	var launch *recorder.LaunchError
@@ -205,7 +212,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 	cancel()
 	summary, err := session.Close(func(m *format.Meta) {
 		m.Status = &status
-		m.Stats.CPUNanos = cpuTime()
+		m.Stats.CPUNanos = recorder.CPUTime()
 		if reason := outlived(left); reason != "" && m.Reason != "" {
 			m.Reason += "; " + reason
 		} else if reason != "" {
@@ -238,13 +245,4 @@ func outlived(l recorder.Left) string {
 		text += fmt.Sprintf(" (%d had no event until then)", l.Silent)
 	}
 	return text
-}
-
-// cpuTime is what this process has used.
-func cpuTime() int64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return syscall.TimevalToNsec(u.Utime) + syscall.TimevalToNsec(u.Stime)
 }

@@ -33,6 +33,7 @@ answering; the history until then is kept), 2 wrong usage.
 Examples:
   gpurec sample -o night.gpurec --duration 8h
   gpurec sample --sample-interval 1s & ./job.sh; kill %1
+  gpurec sample --metrics 0.0.0.0:9400 -o node.gpurec
   gpuanalyze devices night.gpurec
 `
 
@@ -41,6 +42,7 @@ type sampleSettings struct {
 	output   string
 	interval time.Duration
 	duration time.Duration
+	metrics  endpoint
 	simulate int
 	quiet    bool
 }
@@ -52,6 +54,7 @@ func sample(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (default sample-HOST-PID-TIME.gpurec)")
 	f.DurationVar(&o.interval, "sample-interval", nvml.DefaultInterval, "between readings")
 	f.DurationVar(&o.duration, "duration", 0, "end after this time, 0 when interrupted")
+	f.Var(&o.metrics, "metrics", metricsUsage)
 	f.IntVar(&o.simulate, "simulate-gpu", 0, "read gpurec's simulated GPU with so many devices")
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
@@ -116,6 +119,11 @@ func (o *sampleSettings) record(ctx context.Context, stderr io.Writer, options [
 	if err != nil {
 		return err
 	}
+	words := say
+	if o.quiet || !terminal(stderr) {
+		words = func(string) {}
+	}
+	defer o.metrics.show(session, stderr, words)()
 	if !o.quiet && terminal(stderr) {
 		say(fmt.Sprintf("recording %d devices into %s until interrupted", len(lib.Devices()), path))
 	}
@@ -135,7 +143,7 @@ func (o *sampleSettings) record(ctx context.Context, stderr io.Writer, options [
 	stop()
 	if _, err := session.Close(func(m *format.Meta) {
 		m.End = ring.Now() // there was no event to tell
-		m.Stats.CPUNanos = cpuTime()
+		m.Stats.CPUNanos = recorder.CPUTime()
 	}); err != nil {
 		return err
 	}

@@ -78,8 +78,9 @@ type Device struct {
 	Pool     Curve // pool layer
 	Used     Curve // pool layer of the processes that have pool events, driver layer of the others
 
-	Sampled    bool // NVML said something; NVML and NVMLPeak are meaningless before
+	Sampled    bool // NVML said something; what follows is meaningless before
 	NVMLPeak   int64
+	Reading    format.Sample // the latest
 	nvml       tracker
 	sampledSeq uint64 // scopes begun when the latest sample was folded
 }

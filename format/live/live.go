@@ -186,6 +186,7 @@ func (s *State) Sample(r *format.Sample) {
 		return
 	}
 	d := s.device(r.Device)
+	d.Reading = *r
 	s.hasSample = true
 	if !d.Sampled {
 		// Nothing was known before, so the first reading stands for the time before it.

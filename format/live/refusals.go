@@ -73,6 +73,10 @@ func (s *Refusals) Open(e *format.Event) *Refusal {
 	return s.open[refusalKey{e.Process, e.Thread}]
 }
 
+// Undecided is how many requests were refused and are not yet told of: a retry
+// may still work.
+func (s *Refusals) Undecided() int { return len(s.open) }
+
 // Event follows one event.
 func (s *Refusals) Event(e *format.Event) {
 	switch e.Kind {
