@@ -399,7 +399,13 @@ func (s *suite) cupyReplica() error {
 		who  string
 		hook string
 		contender
-	}{{"bare", "none", contender{worker: bare}}, {ours, "none", contender{worker: mine}}, {"empty-hook", "empty", contender{worker: bare}}, {"LineProfileHook", "line", contender{worker: bare}}}
+	}{
+		{"bare", "none", contender{worker: bare}},
+		{ours, "none", contender{worker: mine}},
+		{"empty-hook", "empty", contender{worker: bare}},
+		{"LineProfileHook", "line", contender{worker: bare}},
+		{ours + "-LineProfileHook", "ours", contender{worker: mine}},
+	}
 	for round := range s.rounds(10) {
 		for _, frames := range []string{"5", "40"} {
 			took := map[string]float64{}
