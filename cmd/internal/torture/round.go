@@ -226,8 +226,11 @@ func (r *round) killRecorder() error {
 	case r.rng.IntN(3) == 0:
 		after = r.between(900*time.Millisecond, 1900*time.Millisecond)
 	}
-	flags := r.lanes()
-	gpurec, err := r.record(plan{run: after + r.between(50*time.Millisecond, 150*time.Millisecond), flags: flags})
+	run := after + r.between(50*time.Millisecond, 150*time.Millisecond)
+	if r.rng.IntN(8) == 0 { // about when gpurec closes the trace
+		run = max(after-r.between(0, 20*time.Millisecond), 0)
+	}
+	gpurec, err := r.record(plan{run: run, flags: r.lanes()})
 	if err != nil {
 		return err
 	}
@@ -254,11 +257,25 @@ func (r *round) killRecorder() error {
 	} else if err != nil {
 		return err
 	}
-	if got := status(ends[int(l.pid)]); got != r.status {
-		return fmt.Errorf("the program's status is %d, want %d", got, r.status)
-	}
 	if err := r.saidAll(); err != nil {
 		return err
+	}
+	end, orphan := ends[int(l.pid)] // else gpurec saw the program's end
+	switch own := status(ends[gpurec.Pid]); {
+	case orphan && status(end) != r.status:
+		return fmt.Errorf("the program's status is %d, want %d", status(end), r.status)
+	case orphan:
+		r.tally.note("killed while the program ran")
+	case own == r.status:
+		r.tally.note("had ended by itself")
+		return errors.Join(r.whole(r.status, false), r.nothingLeft())
+	case own != 137:
+		return fmt.Errorf("gpurec's status is %d, want %d or 137", own, r.status)
+	default:
+		r.tally.note("killed while it closed the trace")
+		if t, err := readTrace(r.output); err == nil && t.meta.Ending == format.EndClosed {
+			return errors.Join(r.whole(r.status, false), r.swept())
+		}
 	}
 	return errors.Join(r.survived(l, died, stall), r.swept())
 }

@@ -92,7 +92,8 @@ bool heap_init(struct heap *h, uint64_t want, bool below4g)
 		h->base = ((uintptr_t)p + SIM_UNIT - 1) / SIM_UNIT * SIM_UNIT;
 		bytes -= h->base == (uintptr_t)p ? 0 : SIM_UNIT;
 	} else {
-		uint64_t least = bytes / 4;
+		/* Valgrind, and limits on addresses, leave less than that. */
+		uint64_t least = bytes < 1ull << 30 ? bytes : 1ull << 30;
 
 		for (; bytes >= least && bytes >= SIM_UNIT; bytes = bytes / 2 / SIM_UNIT * SIM_UNIT) {
 			p = mmap(NULL, bytes + SIM_UNIT, prot, flags, -1, 0);
