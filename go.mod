@@ -6,6 +6,7 @@ require (
 	github.com/NVIDIA/go-nvml v0.13.4-1
 	github.com/apache/arrow/go/v15 v15.0.2
 	github.com/google/pprof v0.0.0-20240727154555-813a5fbdbec8
+	github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724
 	github.com/klauspost/compress v1.20.4
 	github.com/spf13/pflag v1.1.0
 )

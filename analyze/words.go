@@ -3,6 +3,7 @@ package analyze
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -45,4 +46,22 @@ func Word(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// ParseBytes reads 1048576, 512MiB or 1.5GiB.
+func ParseBytes(s string) (int64, error) {
+	number, unit := s, 1.0
+	for i, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if n, ok := strings.CutSuffix(s, u); ok {
+			number, unit = strings.TrimSpace(n), math.Pow(1024, float64(i+1))
+		}
+	}
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil && n >= 0 && float64(n)*unit < math.MaxInt64 {
+		return n * int64(unit), nil
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(f >= 0) || unit == 1 || f*unit >= math.MaxInt64 {
+		return 0, fmt.Errorf("%q is not bytes, as 1048576, 512MiB or 1.5GiB", s)
+	}
+	return int64(f * unit), nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 )
@@ -27,20 +28,11 @@ func ParseLimit(s string) (Limit, error) {
 		}
 		return Limit{text: s, bytes: -1, percent: f}, nil
 	}
-	number, unit := s, 1.0
-	for i, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if n, ok := strings.CutSuffix(s, u); ok {
-			number, unit = strings.TrimSpace(n), math.Pow(1024, float64(i+1))
-		}
-	}
-	if n, err := strconv.ParseInt(number, 10, 64); err == nil && n >= 0 && float64(n)*unit < math.MaxInt64 {
-		return Limit{text: s, bytes: n * int64(unit)}, nil
-	}
-	f, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(f >= 0) || unit == 1 || f*unit >= math.MaxInt64 {
+	n, err := analyze.ParseBytes(s)
+	if err != nil {
 		return Limit{}, fmt.Errorf("%q is neither bytes (1048576, 512MiB, 1.5GiB) nor a percentage (5%%)", s)
 	}
-	return Limit{text: s, bytes: int64(f * unit)}, nil
+	return Limit{text: s, bytes: n}, nil
 }
 
 // exceeded reports whether a rise from a to b is more than l.

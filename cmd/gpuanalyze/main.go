@@ -57,6 +57,7 @@ func commands() []*command {
 		eventsCommand(),
 		verifyCommand(),
 		repairCommand(),
+		symbolizeCommand(),
 		sliceCommand(),
 		exportCommand(),
 		importCommand(),

@@ -1,0 +1,158 @@
+package symbols
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// DebugDir is where distributions put debug files.
+const DebugDir = "/usr/lib/debug"
+
+// A finder looks for a module's files: the module itself, and what was split off it.
+type finder struct {
+	search []string // folders to look in for both, below them too
+	debug  []string // folders laid out as DebugDir is
+	names  map[string][]string
+	full   []string // folders of which not all files were looked at
+}
+
+// mostFiles is how many files of a --search folder are looked at.
+const mostFiles = 500_000
+
+// named are the files of the search folders with that name.
+func (f *finder) named(b *budget, name string) []string {
+	if f.names == nil {
+		f.names = map[string][]string{}
+		for _, dir := range f.search {
+			n := 0
+			filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return b.check()
+				}
+				if n++; n > mostFiles {
+					f.full = append(f.full, dir)
+					return fs.SkipAll
+				}
+				f.names[d.Name()] = append(f.names[d.Name()], p)
+				return nil
+			})
+		}
+	}
+	return f.names[name]
+}
+
+// gone is what Linux appends to the path of a file that has been removed.
+const gone = " (deleted)"
+
+// images opens what is the module's, the module first where it is there, and says
+// why what was found is not.
+func (f *finder) images(b *budget, module, id string) (images []*image, why string) {
+	tried := map[string]bool{}
+	try := func(file string, fits func(*image) string) {
+		file = filepath.Clean(file)
+		if tried[file] || b.check() != nil {
+			return
+		}
+		tried[file] = true
+		img, err := openImage(file)
+		if err != nil {
+			if _, serr := filepath.EvalSymlinks(file); serr == nil && why == "" {
+				why = err.Error()
+			}
+			return
+		}
+		if not := fits(img); not != "" {
+			img.close()
+			why = fmt.Sprintf("%s is not the one recorded: %s", file, not)
+			return
+		}
+		images = append(images, img)
+	}
+	byID := func(img *image) string {
+		switch {
+		case img.buildID == id:
+			return ""
+		case img.buildID == "":
+			return "it has no build id, that has " + id
+		case id == "":
+			return "its build id is " + img.buildID + ", that had none"
+		}
+		return "its build id is " + img.buildID + ", not " + id
+	}
+
+	module = strings.TrimSuffix(module, gone)
+	name := path.Base(module)
+	try(module, byID)
+	for _, dir := range f.search {
+		try(filepath.Join(dir, filepath.FromSlash(module)), byID)
+	}
+	if len(f.search) > 0 {
+		for _, file := range f.named(b, name) {
+			try(file, byID)
+		}
+	}
+	if len(id) > 2 {
+		split := filepath.Join(".build-id", id[:2], id[2:])
+		for _, dir := range append(append([]string(nil), f.debug...), f.search...) {
+			try(filepath.Join(dir, split+".debug"), byID)
+			try(filepath.Join(dir, split), byID)
+			try(filepath.Join(dir, id, "debuginfo"), byID) // as debuginfod's clients keep them
+			try(filepath.Join(dir, id, "executable"), byID)
+		}
+	}
+	if len(images) > 0 {
+		f.linked(b, images[0], module, id, try, byID)
+	}
+	if len(images) > 0 {
+		why = ""
+	}
+	return images, why
+}
+
+// linked tries the debug file that an image names. Where neither has a build id
+// its checksum decides.
+func (f *finder) linked(b *budget, img *image, module, id string, try func(string, func(*image) string), fits func(*image) string) {
+	name, crc := img.link()
+	if name == "" || name != filepath.Base(name) {
+		return
+	}
+	if id == "" {
+		fits = func(img *image) string {
+			if img.buildID == "" && checksum(b, img) == crc {
+				return ""
+			}
+			return "its checksum is another"
+		}
+	}
+	for _, dir := range []string{filepath.Dir(img.path), filepath.Dir(filepath.FromSlash(module))} {
+		try(filepath.Join(dir, ".debug", name), fits)
+		if filepath.Join(dir, name) != img.path {
+			try(filepath.Join(dir, name), fits)
+		}
+		for _, debug := range f.debug {
+			try(filepath.Join(debug, dir, name), fits)
+		}
+	}
+	if len(f.search) > 0 {
+		for _, file := range f.named(b, name) {
+			try(file, fits)
+		}
+	}
+}
+
+// checksum is that of .gnu_debuglink.
+func checksum(b *budget, img *image) uint32 {
+	h := crc32.NewIEEE()
+	for at := int64(0); b.check() == nil; {
+		n, err := io.Copy(h, io.NewSectionReader(img.file, at, 16<<20))
+		if at += n; n == 0 || err != nil {
+			break
+		}
+	}
+	return h.Sum32()
+}

@@ -1,0 +1,296 @@
+package symbols
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/gpurec/gpurec/format"
+)
+
+// Options are where symbols are looked for and how much is read for them.
+type Options struct {
+	Search   []string // folders with the modules or their debug files, at any depth or by build id
+	Debug    []string // folders laid out as DebugDir, which is one of them
+	MaxDWARF int64    // the most debug information of a file, as it is in memory; 0: read none
+	Stop     func() bool
+	Progress func(done, of int64) // modules; nil: nobody listens
+}
+
+// A Module is what became of the frames of one mapped file.
+type Module struct {
+	Path    string `json:"module"`
+	BuildID string `json:"build_id,omitempty"`
+	Frames  int    `json:"frames"` // addresses that were recorded
+	Named   int    `json:"named"`  // of these, with a function
+	Lines   int    `json:"lines"`  // of these, with a line
+	Inlined int    `json:"inlined"`
+	From    string `json:"from,omitempty"` // files read
+	Why     string `json:"why,omitempty"`  // what could not be read
+
+	addrs []uint64
+}
+
+// A Report is what Trace did.
+type Report struct {
+	Modules []*Module `json:"modules"`
+	Frames  int       `json:"frames"`
+	Named   int       `json:"named"`
+	Lines   int       `json:"lines"`
+	Inlined int       `json:"inlined"` // calls that were inlined, each a frame more
+	Changed bool      `json:"changed"` // something was learned
+	Stopped bool      `json:"stopped"` // it was told to stop before it was through
+	Notes   []string  `json:"notes,omitempty"`
+}
+
+// errStopped ends reading when Options.Stop says so.
+var errStopped = errors.New("there was no more time")
+
+// A budget ends long work.
+type budget struct {
+	ctx  context.Context
+	stop func() bool
+}
+
+func (b *budget) check() error {
+	if err := b.ctx.Err(); err != nil {
+		return err
+	}
+	if b.stop != nil && b.stop() {
+		return errStopped
+	}
+	return nil
+}
+
+// Trace names the native frames of the closed trace at path, in the new trace
+// out or, where out is "", in place: each table is written beside and renamed. It
+// may be done again, when more files are there; what is known stays.
+func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) {
+	t, err := format.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defs := format.NewDefs()
+	for _, p := range t.Parts() {
+		if err := p.LoadDefs(defs); err != nil {
+			return nil, fmt.Errorf("symbolize %s: %w", path, err)
+		}
+	}
+	b := &budget{ctx, opt.Stop}
+	find := &finder{search: opt.Search, debug: opt.Debug}
+	r := &Report{Modules: []*Module{}}
+	stacks, inlined := done(defs)
+	known := map[key][]place{}
+	r.Modules = modules(defs, inlined)
+	for i, m := range r.Modules {
+		if opt.Progress != nil {
+			opt.Progress(int64(i), int64(len(r.Modules)))
+		}
+		chains := m.resolve(b, find, opt.MaxDWARF)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for j, chain := range chains {
+			if len(chain) > 0 {
+				known[key{m.Path, m.BuildID, m.addrs[j]}] = chain
+			}
+		}
+	}
+	r.Stopped = b.check() != nil
+	for _, dir := range find.full {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s: it has more than %d files, the others were not looked at", dir, mostFiles))
+	}
+	x := &expansion{defs: defs, out: &format.Restatement{Frames: map[format.FrameID]format.Frame{}, Stacks: map[format.StackID][]format.Stack{}},
+		chains: map[format.FrameID][]place{}, inner: map[format.FrameID][]format.FrameID{}, nextFrame: 1, nextStack: format.StackBeforeRecording + 1}
+	defs.Each(func(f format.Frame) {
+		if chain := known[keyOf(&f)]; f.Kind == format.FrameNative && len(chain) > 0 && !inlined[f.ID] && !worse(&f, chain) {
+			x.frame(f, chain)
+		}
+	}, func(format.Stack) {}, func(format.NameID, string) {})
+	x.stacks(stacks)
+	r.Changed = len(x.out.Frames)+len(x.out.Stacks) > 0
+	r.count(defs, x.out, inlined)
+	if !r.Changed && out == "" {
+		return r, nil
+	}
+	return r, format.Restate(ctx, path, out, x.out)
+}
+
+// worse reports whether a frame says more already: a line that was found where
+// there was debug information.
+func worse(f *format.Frame, chain []place) bool {
+	return f.Function != "" && chain[0].function == "" || f.Line > 0 && chain[len(chain)-1].line == 0
+}
+
+// modules are the mapped files of native frames, those with most first.
+func modules(defs *format.Defs, inlined map[format.FrameID]bool) []*Module {
+	type id struct{ path, build string }
+	all := map[id]*Module{}
+	seen := map[key]bool{}
+	out := []*Module{}
+	defs.Each(func(f format.Frame) {
+		if f.Kind != format.FrameNative || f.Module == "" || seen[keyOf(&f)] || inlined[f.ID] {
+			return
+		}
+		seen[keyOf(&f)] = true
+		m := all[id{f.Module, f.BuildID}]
+		if m == nil {
+			m = &Module{Path: f.Module, BuildID: f.BuildID}
+			all[id{f.Module, f.BuildID}] = m
+			out = append(out, m)
+		}
+		m.addrs = append(m.addrs, f.Address)
+	}, func(format.Stack) {}, func(format.NameID, string) {})
+	for _, m := range out {
+		sort.Slice(m.addrs, func(i, j int) bool { return m.addrs[i] < m.addrs[j] })
+		m.Frames = len(m.addrs)
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Frames > out[j].Frames })
+	return out
+}
+
+// resolve looks a module's addresses up:
+//
+//  1. the files that are the module's are found;
+//  2. functions come from their symbol tables, the whole one before the dynamic one;
+//  3. functions, inlined ones too, and lines come from the first with debug
+//     information that is not too large.
+func (m *Module) resolve(b *budget, find *finder, maxDWARF int64) [][]place {
+	if strings.HasPrefix(m.Path, "[") {
+		m.Why = "it is no file"
+		return nil
+	}
+	if err := b.check(); err != nil {
+		m.Why = "it was not looked for: " + err.Error()
+		return nil
+	}
+	images, why := find.images(b, m.Path, m.BuildID)
+	if len(images) == 0 {
+		if m.Why = why; why == "" {
+			m.Why = "it is not here"
+		}
+		return nil
+	}
+	var from []string
+	for _, img := range images {
+		defer img.close()
+		from = append(from, img.path)
+	}
+	m.From = strings.Join(from, ", ")
+	names := make([]string, len(m.addrs))
+	for _, table := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
+		for _, img := range images {
+			if err := img.symbols(b, table, m.addrs, names); err != nil {
+				m.Why = err.Error()
+			}
+		}
+	}
+	out := make([][]place, len(m.addrs))
+	for i, name := range names {
+		if name != "" {
+			out[i] = []place{{function: name}}
+		}
+	}
+	m.lines(b, images, maxDWARF, names, out)
+	if m.BuildID == "" && m.Why == "" {
+		m.Why = "unverified: it has no build id"
+	}
+	return out
+}
+
+func (m *Module) lines(b *budget, images []*image, maxDWARF int64, names []string, out [][]place) {
+	for _, img := range images {
+		size := img.debugSize()
+		if size == 0 {
+			continue
+		}
+		if size > uint64(maxDWARF) {
+			m.Why = fmt.Sprintf("lines were not read: %s has %s of debug information, more than %s", img.path, format.Bytes(int64(size)), format.Bytes(maxDWARF))
+			continue
+		}
+		chains, err := img.places(b, m.addrs)
+		if err != nil {
+			m.Why = err.Error()
+			continue
+		}
+		for i, chain := range chains {
+			if len(chain) == 0 {
+				continue
+			}
+			// Of a function that only its file sees, DWARF has no more than the
+			// last part of its name.
+			if plain := chain[0].function; plain == "" || strings.HasSuffix(names[i], "::"+plain) {
+				chain[0].function = names[i]
+			}
+			for j := range chain {
+				if chain[j].function == "" && j > 0 {
+					chain[j].function = "[inlined]"
+				}
+			}
+			if chain[0].function != "" || chain[0].line > 0 {
+				out[i] = chain
+			}
+		}
+		m.Why = ""
+		return
+	}
+}
+
+// count adds up what is known, after the change.
+func (r *Report) count(defs *format.Defs, out *format.Restatement, inlined map[format.FrameID]bool) {
+	type id struct{ path, build string }
+	of := map[id]*Module{}
+	for _, m := range r.Modules {
+		of[id{m.Path, m.BuildID}] = m
+	}
+	seen := map[key]bool{}
+	see := func(f format.Frame) {
+		m := of[id{f.Module, f.BuildID}]
+		if m == nil || f.Kind != format.FrameNative {
+			return
+		}
+		if _, old := defs.Frame(f.ID); !old || inlined[f.ID] {
+			m.Inlined++
+			return
+		}
+		if seen[keyOf(&f)] {
+			return
+		}
+		seen[keyOf(&f)] = true
+		if f.Function != "" {
+			m.Named++
+		}
+		if f.Line > 0 {
+			m.Lines++
+		}
+	}
+	defs.Each(func(f format.Frame) {
+		if g, ok := out.Frames[f.ID]; ok {
+			f = g
+		}
+		see(f)
+	}, func(format.Stack) {}, func(format.NameID, string) {})
+	for fid, f := range out.Frames {
+		if _, old := defs.Frame(fid); !old {
+			see(f)
+		}
+	}
+	for _, m := range r.Modules {
+		r.Frames += m.Frames
+		r.Named += m.Named
+		r.Lines += m.Lines
+		r.Inlined += m.Inlined
+	}
+}
+
+// String is the report in one sentence.
+func (r *Report) String() string {
+	s := fmt.Sprintf("native frames: %d in %d modules; with a function %d, with a line %d; inlined calls: %d", r.Frames, len(r.Modules), r.Named, r.Lines, r.Inlined)
+	if r.Stopped {
+		s += "; stopped before the end"
+	}
+	return s
+}
