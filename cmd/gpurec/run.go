@@ -62,6 +62,7 @@ type settings struct {
 	rotateEvery time.Duration
 	retain      retention
 	metrics     endpoint
+	symbolize   time.Duration
 	simulate    int
 	noPython    bool
 	verbose     bool
@@ -84,6 +85,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	f.DurationVar(&o.rotateEvery, "rotate-every", 0, "begin a new part of the trace after this time, 0 never")
 	f.Var(&o.retain, "retain", "keep the newest parts of the trace, in so many bytes of disk or of so much time at least (10m is minutes, 10MiB bytes); parts are then an eighth of the bytes, a quarter of the time; 0 keeps all")
 	f.Var(&o.metrics, "metrics", metricsUsage)
+	f.DurationVar(&o.symbolize, "symbolize", 2*time.Second, "CPU time for naming native frames when the recording has ended, so that a trace that is carried elsewhere has names; 0 leaves that to gpuanalyze symbolize")
 	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU in front of the real one, with 2 devices or =N")
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
 	f.BoolVar(&o.noPython, "no-python", false, "keep gpurec's Python package off the path: CuPy's pool is then not seen, and import gpurec fails")
@@ -125,6 +127,8 @@ func (o *settings) check() error {
 		return fmt.Errorf("--retain %s: want 1s or more", o.retain.String())
 	case o.retain.Bytes > 0 && int64(o.rotateSize) > o.retain.Bytes/4:
 		return fmt.Errorf("--rotate-size %s: want a quarter of --retain %s at most, or nothing", o.rotateSize.String(), o.retain.String())
+	case o.symbolize < 0:
+		return fmt.Errorf("--symbolize %v: want a time, or 0 for not at all", o.symbolize)
 	case o.quiet && o.verbose:
 		return errors.New("--quiet and --verbose exclude each other")
 	}
@@ -221,8 +225,13 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 	})
 	if err != nil {
 		fmt.Fprintf(stderr, "gpurec: %s\n", printable(err.Error()))
-	} else if reason := outlived(left); reason != "" {
-		say(reason)
+	} else {
+		if reason := outlived(left); reason != "" {
+			say(reason)
+		}
+		if o.symbolize > 0 {
+			symbolize(session.Output(), o.symbolize, o.verbose, say)
+		}
 	}
 	if talk {
 		words(stderr, session.Output(), summary)

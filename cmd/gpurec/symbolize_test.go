@@ -1,0 +1,75 @@
+package main
+
+import (
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurec/gpurec/format"
+	"github.com/gpurec/gpurec/format/formattest"
+)
+
+// TestSymbolize names a frame of a program at the end of a recording.
+func TestSymbolize(t *testing.T) {
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("there is no C compiler here")
+	}
+	dir := t.TempDir()
+	source, exe := filepath.Join(dir, "taker.c"), filepath.Join(dir, "taker")
+	os.WriteFile(source, []byte("#include <stdlib.h>\nvoid *take(int n)\n{\n\treturn malloc(n);\n}\nint main(void) { return !take(8); }\n"), 0o600)
+	if out, err := exec.Command("cc", "-g", "-Wl,--build-id=none", "-o", exe, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	f, err := elf.Open(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	syms, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := formattest.New(t)
+	b.Process("taker")
+	for _, s := range syms {
+		if s.Name == "take" {
+			b.Defs().PutFrame(format.Frame{ID: 1, Kind: format.FrameNative, Module: exe, Address: s.Value + s.Size - 1})
+		}
+	}
+	b.Defs().PutStack(format.Stack{ID: 2, Frame: 1})
+	b.Alloc(format.APIMemAlloc, 0x1000, 512).Stack = 2
+	trace := b.Trace().Path()
+
+	frame := func() string {
+		tr, err := format.Open(trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defs := format.NewDefs()
+		if err := tr.Parts()[0].LoadDefs(defs); err != nil {
+			t.Fatal(err)
+		}
+		f, _ := defs.Frame(1)
+		return f.String()
+	}
+	var said []string
+	say := func(s string) { said = append(said, s) }
+	symbolize(trace, time.Nanosecond, true, say)
+	if got := frame(); !strings.HasPrefix(got, "taker+0x") || len(said) != 1 || !strings.Contains(said[0], "stopped before the end") {
+		t.Errorf("without time it is %s, said is %q", got, said)
+	}
+	said = nil
+	symbolize(trace, time.Minute, false, say)
+	if got := frame(); got != source+":5:take" || len(said) != 0 {
+		t.Errorf("the frame is %s, said is %q", got, said)
+	}
+	os.RemoveAll(trace)
+	symbolize(trace, time.Minute, false, say)
+	if len(said) != 1 || !strings.Contains(said[0], "gpuanalyze symbolize tries again") {
+		t.Errorf("without a trace is said %q", said)
+	}
+}
