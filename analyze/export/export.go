@@ -28,6 +28,7 @@
 package export
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -86,8 +87,8 @@ type Exporter struct {
 var Partitions = []string{"trace", "process", "pid", "rank", "device"}
 
 // Create begins an export in the named format, or for DuckDB. Its large tables
-// are partitioned by those of the columns that they have.
-func Create(out, format string, by ...string) (*Exporter, error) {
+// are partitioned by those of the columns that they have. It ends with ctx.
+func Create(ctx context.Context, out, format string, by ...string) (*Exporter, error) {
 	x := &Exporter{format: format, sql: format == DuckDB, single: strings.HasSuffix(out, "."+format), by: by}
 	if x.sql {
 		x.format, x.single = "parquet", false
@@ -103,7 +104,7 @@ func Create(out, format string, by ...string) (*Exporter, error) {
 		return nil, fmt.Errorf("%s: one file, and what SQL loads, cannot be partitioned", out)
 	}
 	var err error
-	if x.place, err = newPlace(out); err != nil {
+	if x.place, err = newPlace(ctx, out); err != nil {
 		return nil, err
 	}
 	if err = x.open(); err != nil {

@@ -21,7 +21,7 @@ import (
 // write exports traces of text twins.
 func write(t *testing.T, out, as string, q analyze.Query, traces ...*format.Trace) {
 	t.Helper()
-	x, err := Create(out, as)
+	x, err := Create(t.Context(), out, as)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestCreate(t *testing.T) {
 		{"no directory", filepath.Join(dir, "none", "new"), "arrow", "no such file"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			if _, err := Create(row.out, row.format); err == nil || !strings.Contains(err.Error(), row.want) {
+			if _, err := Create(t.Context(), row.out, row.format); err == nil || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("error %v, want %q", err, row.want)
 			}
 		})
@@ -261,7 +261,7 @@ func TestCreate(t *testing.T) {
 		}
 	})
 	t.Run("given up, nothing is left", func(t *testing.T) {
-		x, err := Create(filepath.Join(dir, "gone"), "arrow")
+		x, err := Create(t.Context(), filepath.Join(dir, "gone"), "arrow")
 		if err != nil {
 			t.Fatal(err)
 		}

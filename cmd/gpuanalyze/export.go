@@ -103,7 +103,7 @@ func runExport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 		}
 	}
 	o.traces = len(traces)
-	m, err := f.create(&o)
+	m, err := f.create(ctx, &o)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type exportFormat struct {
 	endings []string // of OUT that mean it, beside its name
 	what    string
 	tables  bool // a directory of them
-	create  func(*exportOptions) (*making, error)
+	create  func(context.Context, *exportOptions) (*making, error)
 }
 
 // exportOptions are what an export is asked to be.
@@ -81,8 +81,8 @@ func exportFormatOf(out string) *exportFormat {
 	return nil
 }
 
-func makeTables(o *exportOptions) (*making, error) {
-	x, err := export.Create(o.out, o.format, o.by...)
+func makeTables(ctx context.Context, o *exportOptions) (*making, error) {
+	x, err := export.Create(ctx, o.out, o.format, o.by...)
 	if err != nil {
 		return nil, err
 	}
@@ -90,9 +90,9 @@ func makeTables(o *exportOptions) (*making, error) {
 }
 
 // makeStacks makes a file of what is known when all traces are read.
-func makeStacks(write func(*stacks.Answer, io.Writer, stacks.Value) error) func(*exportOptions) (*making, error) {
-	return func(o *exportOptions) (*making, error) {
-		f, err := export.CreateFile(o.out, o.stdout)
+func makeStacks(write func(*stacks.Answer, io.Writer, stacks.Value) error) func(context.Context, *exportOptions) (*making, error) {
+	return func(ctx context.Context, o *exportOptions) (*making, error) {
+		f, err := export.CreateFile(ctx, o.out, o.stdout)
 		if err != nil {
 			return nil, err
 		}
@@ -107,8 +107,8 @@ func makeStacks(write func(*stacks.Answer, io.Writer, stacks.Value) error) func(
 	}
 }
 
-func makePerfetto(o *exportOptions) (*making, error) {
-	f, err := export.CreateFile(o.out, o.stdout)
+func makePerfetto(ctx context.Context, o *exportOptions) (*making, error) {
+	f, err := export.CreateFile(ctx, o.out, o.stdout)
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +122,8 @@ func makePerfetto(o *exportOptions) (*making, error) {
 	return &making{a, finish, f.Abort, func() []export.Count { return []export.Count{{What: "packets", N: a.Packets()}} }}, nil
 }
 
-func makeTorch(o *exportOptions) (*making, error) {
-	f, err := export.CreateFile(o.out, o.stdout)
+func makeTorch(ctx context.Context, o *exportOptions) (*making, error) {
+	f, err := export.CreateFile(ctx, o.out, o.stdout)
 	if err != nil {
 		return nil, err
 	}
