@@ -14,23 +14,78 @@ What a program may add is words: scopes and marks.
     gpurec.mark("weights loaded")
 
 Scopes nest and overlap freely; ``gpuanalyze contexts`` says what each used and
-peaked at. Afterwards, on any machine, a trace is tables:
+peaked at, and the program itself can ask meanwhile:
+
+    gpurec.max_memory(scope)                  # exact bytes, of an open scope or an ended one
+    with gpurec.GPUMemTrace(ctx="step"): ...  # prints fastai's line at its end
+
+Afterwards, on any machine, a trace is tables:
 
     trace = gpurec.open("train.gpurec")
     trace.to_pandas("contexts")     # also events, lines, devices, samples; to_polars
 
-Outside a recording everything here is a no-op and nothing is
-loaded. Nothing here allocates GPU memory, prints, or raises on behalf of the
-recording.
+Outside a recording scopes and marks are no-ops and load nothing; what reads memory
+says what NVML knows. Nothing here allocates GPU memory (but for preload_pytorch).
+Only what returns a number that gpurec cannot give raises, NoAnswer.
 """
 
 import os
-from typing import Any, Callable, List, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, TypeVar
+
+from _thread import get_ident
 
 from gpurec import _hook, _version, _wire
 from gpurec._version import __version__ as __version__
 
-__all__ = ["LineProfileHook", "active", "mark", "scope"]  # not open: a star would hide the builtin
+if TYPE_CHECKING:
+    from gpurec._answer import Measure, NoAnswer, b2mb
+    from gpurec._lines import LineProfileHook
+    from gpurec._mem import (
+        GPUMemory,
+        GPUMemTrace,
+        MemData,
+        gpu_handle,
+        gpu_mem_get,
+        gpu_mem_get_all,
+        gpu_mem_get_free,
+        gpu_mem_get_free_no_cache,
+        gpu_mem_get_used,
+        gpu_mem_get_used_fast,
+        gpu_mem_get_used_no_cache,
+        gpu_mem_trace,
+        gpu_with_max_free_mem,
+        preload_pytorch,
+    )
+
+__all__ = [  # not open: a star would hide the builtin
+    "GPUMemTrace",
+    "GPUMemory",
+    "LineProfileHook",
+    "Measure",
+    "MemData",
+    "NoAnswer",
+    "active",
+    "b2mb",
+    "gpu_handle",
+    "gpu_mem_get",
+    "gpu_mem_get_all",
+    "gpu_mem_get_free",
+    "gpu_mem_get_free_no_cache",
+    "gpu_mem_get_used",
+    "gpu_mem_get_used_fast",
+    "gpu_mem_get_used_no_cache",
+    "gpu_mem_trace",
+    "gpu_with_max_free_mem",
+    "mark",
+    "max_memory",
+    "measure",
+    "preload_pytorch",
+    "scope",
+]
+
+# Where the rest is: loaded when first asked for, as it takes ctypes.
+_LATER = {name: "_mem" for name in __all__}
+_LATER.update(LineProfileHook="_lines", Measure="_answer", NoAnswer="_answer", b2mb="_answer")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -45,6 +100,20 @@ def active() -> bool:
 def mark(text: str) -> None:
     """Put a text into the recording at this moment."""
     _hook.mark(_hook.text(text))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    import importlib
+
+    found = getattr(importlib.import_module("gpurec." + _LATER[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> List[str]:
+    return sorted(set(globals()) | set(__all__))
 
 
 if active():
@@ -65,38 +134,55 @@ class scope:
 
     The peak and the change of used bytes between entry and exit are this
     scope's own, whatever other scopes are open. An object may be entered again,
-    also while it is open (the exit ends the entry made last); each thread
-    should have its own object. As a decorator it measures each call, from any
+    also while it is open, and on several threads (an exit ends the entry that its
+    thread made last). As a decorator it measures each call, from any
     number of threads, and a coroutine function from start to end; of a
     generator function it measures only the creation.
     """
 
-    __slots__ = ("_domain", "_name", "_open", "name")
+    __slots__ = ("_domain", "_last", "_name", "_open", "name")
 
     def __init__(self, name: str, domain: Optional[str] = None) -> None:
         self.name = name
         self._name = _hook.text(name)
         self._domain = None if domain is None else _hook.text(domain)
-        self._open: List[int] = []
+        self._open: List[Tuple[int, int]] = []  # thread, id
+        self._last = 0  # id of what ended last
 
     def __enter__(self) -> "scope":
-        self._open.append(_hook.scope_begin(self._name, self._domain))
+        self._open.append((get_ident(), _hook.scope_begin(self._name, self._domain)))
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        if self._open:
-            _hook.scope_end(self._open.pop())
+        entries, me = self._open, get_ident()
+        for i in range(len(entries) - 1, -1, -1):
+            if entries[i][0] == me:
+                break
+        else:
+            i = len(entries) - 1  # another thread's, as an ExitStack may be closed anywhere
+        if i >= 0:
+            self._last = entries.pop(i)[1]
+            _hook.scope_end(self._last)
+
+    def _id(self) -> int:
+        """Of the entry that this thread made last, of any thread's, or of what
+        ended last; 0: never entered, or not in a recording."""
+        me = get_ident()
+        for thread, id in reversed(self._open):
+            if thread == me:
+                return id
+        return self._open[-1][1] if self._open else self._last
 
     def reset(self) -> None:
         """Begin anew: used and peaked are counted from this moment."""
         if self._open:
-            _hook.scope_reset(self._open[-1])
+            _hook.scope_reset(self._id())
 
     def report(self, subcontext: Optional[str] = None) -> None:
         """Mark a moment at which the reports show used and peaked so far,
         under this sub-context."""
         if self._open:
-            _hook.scope_report(self._open[-1], None if subcontext is None else _hook.text(subcontext))
+            _hook.scope_report(self._id(), None if subcontext is None else _hook.text(subcontext))
 
     def __call__(self, function: _F) -> _F:
         name, domain = self._name, self._domain
@@ -109,6 +195,7 @@ class scope:
                 try:
                     return await function(*args, **kwargs)
                 finally:
+                    self._last = id
                     _hook.scope_end(id)
 
         else:
@@ -118,6 +205,7 @@ class scope:
                 try:
                     return function(*args, **kwargs)
                 finally:
+                    self._last = id
                     _hook.scope_end(id)
 
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
@@ -130,17 +218,30 @@ class scope:
         return call
 
 
-class LineProfileHook(scope):
-    """A stretch of which ``gpuanalyze lines --scope`` prints what CuPy's hook
-    of this name would have: its pool's use, line by line.
+def measure(of: scope, curve: str = "used") -> "Measure":
+    """begin, end and max in bytes of a scope on a curve (used, acquired or nvml):
+    of the entry that this thread made last, or of what ended last. Exact, but for
+    nvml's, and what gpuanalyze contexts says of it. Waits for the recorder,
+    milliseconds, at most 100; then, and outside a recording, it raises NoAnswer."""
+    from gpurec import _answer
 
-    A stretch belongs to the thread that enters it, as CuPy's does. It leaves
-    no trace in CuPy's registry of hooks, so CuPy's own LineProfileHook may be
-    active at the same time. Give name to tell stretches apart.
-    """
+    if curve not in _answer.CURVES:
+        raise ValueError("curve %r is none of %s" % (curve, ", ".join(_answer.CURVES)))
+    return _answer.ask(of._id(), curve)
 
-    __slots__ = ("max_depth",)
 
-    def __init__(self, max_depth: int = 0, *, name: str = "LineProfileHook") -> None:
-        super().__init__(name, "cupy")
-        self.max_depth = max_depth
+def max_memory(of: scope, curve: str = "used") -> int:
+    """The exact peak in bytes of a scope, open or ended: the most of used bytes
+    while it was open, both ends included. What torch.cuda.max_memory_allocated
+    says after a reset at the scope's begin, for any number of scopes at once and
+    without one; it waits and raises as measure does. Outside a recording it warns
+    and returns what NVML reads of the current device now."""
+    if active():
+        return measure(of, curve).max
+    import warnings
+
+    from gpurec import _nvml
+
+    warnings.warn("max_memory: not under gpurec run, this is NVML's used bytes of the device now, no peak", stacklevel=2)
+    now = _nvml.memory()
+    return 0 if now is None else now.used

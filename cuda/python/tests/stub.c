@@ -25,12 +25,32 @@ static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
 
 int gpurec_active(void) { return !getenv("STUB_INACTIVE"); }
 
+static uint64_t last;
+
 uint64_t gpurec_scope_begin(const char *name, const char *domain)
 {
-	static uint64_t last;
 	uint64_t id = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
-	say("scope_begin %s %s -> %" PRIu64 "\n", name, domain ? domain : "-", id);
+	say("scope_begin %s %s -> %" PRIu64 "\n", name ? name : "-", domain ? domain : "-", id);
 	return id;
+}
+uint64_t gpurec_scope_begin_on(const char *name, const char *domain, int32_t device)
+{
+	if (device >= 0)
+		say("on %d: ", device);
+	return gpurec_scope_begin(name, domain);
+}
+/* Answers STUB_ANSWER, "OUTCOME STATE LOST BEGIN END MAX" of the used curve. */
+int gpurec_scope_ask(uint64_t id, int how, const char *sub, gpurec_measures *m)
+{
+	static const char *const ways[] = {"ask", "report", "end"};
+	const char *answer = getenv("STUB_ANSWER");
+	int outcome = GPUREC_ANSWERED;
+	say("scope_ask %s %" PRIu64 " %s\n", ways[how], id, sub ? sub : "-");
+	*m = (gpurec_measures){.known = 3, .state = 1};
+	if (answer)
+		sscanf(answer, "%d %" SCNu32 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &outcome, &m->state, &m->lost, &m->begin[0], &m->end[0],
+		       &m->max[0]);
+	return outcome;
 }
 void gpurec_scope_end(uint64_t id) { say("scope_end %" PRIu64 "\n", id); }
 void gpurec_scope_reset(uint64_t id) { say("scope_reset %" PRIu64 "\n", id); }

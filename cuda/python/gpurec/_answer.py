@@ -1,0 +1,81 @@
+"""What a scope has measured so far, from the recorder.
+
+The answer is the recorder's own fold of everything that this process published
+before the question, so an analysis of the trace finds the same number.
+"""
+
+import ctypes
+from typing import NamedTuple, Optional
+
+from gpurec import _hook, _wire
+
+CURVES = ("used", "acquired", "nvml")  # in the wire's order
+ONLY, REPORT, END = 0, 1, 2  # gpurec.h: GPUREC_ASK_…
+
+MB = 1 << 20
+
+
+class NoAnswer(Exception):
+    """The recorder could not be asked, or did not answer in time. Its text says why."""
+
+
+class Measure(NamedTuple):
+    """What a scope measured on one curve, in bytes."""
+
+    begin: int  # when it began, or was last reset
+    end: int  # now, or when it ended
+    max: int  # the largest in between, both ends included
+    lost: int = 0  # events that are missing in these numbers
+    layer: str = ""  # of used: pool, or driver where the process has had no pool event so far
+
+    @property
+    def used(self) -> int:
+        """What it left behind; negative where it gave memory back."""
+        return self.end - self.begin
+
+    @property
+    def peaked(self) -> int:
+        """What it needed beyond both of its ends; never negative."""
+        return self.max - max(self.begin, self.end)
+
+    def mb(self) -> "Measure":
+        """In whole MB as fastai counts: each cut toward zero, before anything is
+        subtracted."""
+        return Measure(b2mb(self.begin), b2mb(self.end), b2mb(self.max), self.lost, self.layer)
+
+
+def b2mb(n: int) -> int:
+    """Bytes as whole MB (2^20 bytes), cut toward zero."""
+    return int(n) // MB if n >= 0 else -(-int(n) // MB)
+
+
+class Measures(ctypes.Structure):
+    """gpurec.h's gpurec_measures."""
+
+    _fields_ = [("known", ctypes.c_uint32), ("state", ctypes.c_uint32), ("lost", ctypes.c_uint64)] + [
+        (name, ctypes.c_int64 * 3) for name in ("begin", "end", "max")
+    ]
+
+
+WHY = (
+    "",
+    "this process is not recorded: start it with gpurec run",
+    "the recording has ended",
+    "gpurec did not answer within 100 ms",
+    "the question found no room in this thread's buffer",
+    "gpurec does not know the scope: its begin was lost, it was begun in a parent process, or over 1,000 ended since",
+)
+
+
+def ask(scope: int, curve: str, how: int = ONLY, subcontext: Optional[str] = None) -> Measure:
+    """What the scope of a number has measured on a curve; raises NoAnswer."""
+    i = CURVES.index(curve)
+    found = Measures()
+    text = None if subcontext is None else _hook.text(subcontext)
+    outcome = _hook.scope_ask(scope, how, text, ctypes.byref(found))
+    if outcome != 0:
+        raise NoAnswer(WHY[outcome] if 0 < outcome < len(WHY) else "the hook says %d" % outcome)
+    if not found.known >> i & 1:
+        raise NoAnswer("nothing is known of the %s curve: there was no reading" % curve)
+    layer = ("pool" if found.state == _wire.ANSWER_POOL else "driver", "driver", "")[i]
+    return Measure(found.begin[i], found.end[i], found.max[i], found.lost, layer)

@@ -1,0 +1,169 @@
+"""CuPy's LineProfileHook, recorded: the lines that took the memory, in the
+program itself and in the trace.
+
+What print_report prints is counted here, by CuPy's own callbacks, as CuPy's hook
+counts it: so it needs no recording, and prints at any moment. In a recording the
+stretch is a scope too, and ``gpuanalyze lines --scope NAME`` prints the same.
+"""
+
+import sys
+from types import FrameType
+from typing import Any, Dict, List, Optional, Tuple
+
+from gpurec import _hook, scope
+
+_HERE = __file__
+
+
+class _Node:
+    """A line in the tree, or its root; both numbers are of all that is below too."""
+
+    __slots__ = ("acquired", "children", "used")
+
+    def __init__(self) -> None:
+        self.used = self.acquired = 0
+        self.children: Dict[Tuple[str, Optional[int], str], _Node] = {}  # in the order first seen
+
+
+class LineProfileHook(scope):
+    """The memory that CuPy's pool handed out and acquired while it was entered, by
+    line, as CuPy's own hook of this name counts it.
+
+        with gpurec.LineProfileHook() as hook:
+            ...
+        hook.print_report()
+
+    It belongs to the thread that enters it, as CuPy's does, and counts on when
+    entered again. Any number of them, and CuPy's own, may be active at once: none
+    of them stands in CuPy's registry under its name. max_depth keeps the root and
+    the outermost lines, the root is depth 1; 0 or less keeps all. Its six callbacks
+    may be called by any pool.
+
+    With sources="all" the scope in the trace is not CuPy's alone, and its lines are
+    those of PyTorch and of plain CUDA too. Those this process cannot count itself:
+    print_report says how to ask the trace for them.
+    """
+
+    __slots__ = ("_adapters", "_root", "max_depth", "sources")
+
+    def __init__(self, max_depth: int = 0, *, name: str = "LineProfileHook", sources: str = "cupy") -> None:
+        if sources not in ("cupy", "all"):
+            raise ValueError("sources %r is none of cupy, all" % (sources,))
+        super().__init__(name, "cupy" if sources == "cupy" else None)
+        self.max_depth, self.sources = max_depth, sources
+        self._root = _Node()
+        self._adapters: List[Any] = []
+
+    def __enter__(self) -> "LineProfileHook":
+        module = sys.modules.get("cupy.cuda.memory_hook")
+        adapter = None
+        if module is not None:
+            adapter = _adapter(module.MemoryHook, self)
+            adapter.__enter__()
+        self._adapters.append(adapter)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        if self._adapters:
+            adapter = _mine(self._adapters)
+            if adapter is not None:
+                adapter.__exit__(*exception)
+
+    def malloc_preprocess(self, **given: Any) -> None:
+        """CuPy's pool begins to hand out memory."""
+        self._add(given["mem_size"], 0, sys._getframe(1))
+
+    def alloc_preprocess(self, **given: Any) -> None:
+        """CuPy's pool begins to take memory from the driver."""
+        self._add(0, given["mem_size"], sys._getframe(1))
+
+    def malloc_postprocess(self, **given: Any) -> None:
+        """Nothing: attempts are counted, as CuPy counts them."""
+
+    def alloc_postprocess(self, **given: Any) -> None:
+        """Nothing: attempts are counted, as CuPy counts them."""
+
+    def free_preprocess(self, **given: Any) -> None:
+        """Nothing: what was handed out once is never subtracted."""
+
+    def free_postprocess(self, **given: Any) -> None:
+        """Nothing: what was handed out once is never subtracted."""
+
+    def _add(self, used: int, acquired: int, frame: Optional[FrameType]) -> None:
+        lines = []
+        while frame is not None:
+            code = frame.f_code
+            if code.co_filename != _HERE:
+                lines.append((code.co_filename, frame.f_lineno, code.co_name))
+            frame = frame.f_back
+        node = self._root
+        node.used += used
+        node.acquired += acquired
+        if self.max_depth > 0:
+            del lines[: max(len(lines) - self.max_depth + 1, 0)]
+        for line in reversed(lines):
+            child = node.children.get(line)
+            if child is None:
+                child = node.children[line] = _Node()
+            node = child
+            node.used += used
+            node.acquired += acquired
+
+    def print_report(self, file: Any = None) -> None:
+        """Print the tree, to standard output without a file. It may be printed
+        while active, and again."""
+        out = sys.stdout if file is None else file
+        if self.sources == "all":
+            out.write("_root: its lines are in the trace, PyTorch's and plain CUDA's too: gpuanalyze lines --scope %s TRACE\n" % self.name
+                      if _hook.active() else "_root: PyTorch and plain CUDA are counted under gpurec run; CuPy alone:\n")
+        if self.sources != "all" or not _hook.active():
+            _write(out, "_root", self._root, 0)
+        out.flush()
+
+
+def _write(out: Any, name: str, root: _Node, depth: int) -> None:
+    left = [(name, root, depth)]
+    while left:
+        name, node, depth = left.pop()
+        out.write("%s%s (%s, %s)\n" % (depth * "  ", name, size(node.used), size(node.acquired)))
+        left.extend(("%s:%s:%s" % line, child, depth + 1) for line, child in reversed(list(node.children.items())))
+
+
+def size(n: int) -> str:
+    """Bytes as CuPy prints them: two decimals, 1 KB is 1,024 bytes."""
+    amount: Any = n
+    for unit in ("", "K", "M", "G", "T", "P", "E"):
+        if amount < 1024:
+            return "%.2f%sB" % (amount, unit)
+        amount /= 1024.0
+    return "%.2fZB" % amount
+
+
+_classes: Dict[type, type] = {}
+
+
+def _adapter(base: type, hook: LineProfileHook) -> Any:
+    """A hook of CuPy's that calls hook's two callbacks which count, under a name
+    that no other has: CuPy's registry is keyed by names."""
+    cls = _classes.get(base)
+    if cls is None:
+        cls = _classes[base] = type("GpurecLineProfile", (base,), {"__doc__": "gpurec.LineProfileHook in CuPy's registry."})
+    adapter: Any = cls()
+    adapter.name = "gpurec.LineProfileHook %x" % id(adapter)
+    adapter.malloc_preprocess, adapter.alloc_preprocess = hook.malloc_preprocess, hook.alloc_preprocess
+    return adapter
+
+
+def _mine(adapters: List[Any]) -> Any:
+    """Takes out the adapter that this thread entered last: the registry is the
+    thread's own."""
+    for i in range(len(adapters) - 1, -1, -1):
+        adapter = adapters[i]
+        if adapter is None:
+            continue
+        hooks = sys.modules["cupy.cuda.memory_hook"].get_memory_hooks()
+        if hooks.get(adapter.name) is adapter:
+            return adapters.pop(i)
+    return adapters.pop() if adapters[-1] is None else None
