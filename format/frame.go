@@ -25,6 +25,7 @@ type tableFile struct {
 	blocks []fileBlock
 	buf    []byte
 	seqs   numbering
+	torn   bool // it ends with part of a batch, which could not be cut off
 }
 
 func createTable(disk Disk, path string, t *table, enc *encoder) (*tableFile, error) {
@@ -40,19 +41,25 @@ func createTable(disk Disk, path string, t *table, enc *encoder) (*tableFile, er
 	return w, nil
 }
 
-// write appends b whole or not at all.
-func (w *tableFile) write(b []byte) error {
-	n, err := w.f.Write(b)
+// writeAll is f.Write of a disk that may keep to no rule.
+func writeAll(f File, b []byte) error {
+	n, err := f.Write(b)
 	if err == nil && n < len(b) {
 		err = io.ErrShortWrite
 	}
-	if err != nil {
+	return err
+}
+
+// write appends b whole or not at all.
+func (w *tableFile) write(b []byte) error {
+	if err := writeAll(w.f, b); err != nil {
 		if terr := w.f.Truncate(w.size); terr != nil {
+			w.torn = true
 			err = errors.Join(err, fmt.Errorf("cut back to the last whole batch: %w", terr))
 		}
 		return fmt.Errorf("write %s at byte %d: %w", w.path, w.size, err)
 	}
-	w.size += int64(n)
+	w.size += int64(len(b))
 	return nil
 }
 
@@ -104,10 +111,13 @@ func (w *tableFile) append(b *batch) error {
 	return nil
 }
 
-// close writes the footer, unless the file is to be left as a failure left it,
-// and closes the file.
+// close writes the footer, but behind part of a batch, where it would hide that
+// something is cut, and closes the file.
 func (w *tableFile) close() error {
-	err := w.write(w.table.shape().tail(w.blocks))
+	var err error
+	if !w.torn {
+		err = w.write(w.table.shape().tail(w.blocks))
+	}
 	if cerr := w.f.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("close %s: %w", w.path, cerr)
 	}

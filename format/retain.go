@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -29,6 +30,9 @@ func blocks(n int64) int64 { return (n + diskBlock - 1) / diskBlock * diskBlock 
 // The part being written and the one before it always stay. A bound that is too
 // tight for those two is exceeded: a trace that ends just after a rotation would
 // have nothing to say otherwise.
+//
+// A disk that is full sooner than the bound is reached has the oldest parts go
+// too, and then the part before as well: what failed is tried again.
 type keeper struct {
 	Disk
 	dir   string
@@ -37,6 +41,7 @@ type keeper struct {
 	total int64            // blocks of files and directories
 	parts []keptPart       // oldest first; the last is being written
 	over  bool             // the bound was exceeded
+	full  bool             // the disk was, and parts went for it
 }
 
 type keptPart struct {
@@ -67,7 +72,7 @@ func (k *keeper) room(path string, size int64) {
 		return
 	}
 	more := blocks(size) - blocks(k.files[path])
-	for k.total+more > k.most.Bytes && k.drop() {
+	for k.total+more > k.most.Bytes && k.drop(2) {
 	}
 	k.over = k.over || k.total+more > k.most.Bytes
 }
@@ -78,13 +83,25 @@ func (k *keeper) expire(now Time) {
 	if k.most.Time <= 0 {
 		return
 	}
-	for len(k.parts) > 1 && k.parts[1].since <= now-Time(k.most.Time) && k.drop() {
+	for len(k.parts) > 1 && k.parts[1].since <= now-Time(k.most.Time) && k.drop(2) {
 	}
 }
 
-// drop removes the oldest part, and reports whether that could be done.
-func (k *keeper) drop() bool {
-	if len(k.parts) <= 2 {
+// retry calls f again as long as it says that the disk is full and a part can go.
+func (k *keeper) retry(f func() error) error {
+	for {
+		err := f()
+		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) || !k.drop(1) {
+			return err
+		}
+		k.full = true
+	}
+}
+
+// drop removes the oldest part where more than so many are there, and reports
+// whether that could be done.
+func (k *keeper) drop(least int) bool {
+	if len(k.parts) <= least {
 		return false
 	}
 	dir := k.parts[0].dir
@@ -123,7 +140,7 @@ func (k *keeper) since() Time {
 }
 
 func (k *keeper) Mkdir(path string) error {
-	if err := k.Disk.Mkdir(path); err != nil {
+	if err := k.retry(func() error { return k.Disk.Mkdir(path) }); err != nil {
 		return err
 	}
 	k.total += diskBlock
@@ -134,7 +151,11 @@ func (k *keeper) Mkdir(path string) error {
 }
 
 func (k *keeper) Create(path string) (File, error) {
-	f, err := k.Disk.Create(path)
+	var f File
+	err := k.retry(func() (err error) {
+		f, err = k.Disk.Create(path)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +164,7 @@ func (k *keeper) Create(path string) (File, error) {
 }
 
 func (k *keeper) Rename(from, to string) error {
-	if err := k.Disk.Rename(from, to); err != nil {
+	if err := k.retry(func() error { return k.Disk.Rename(from, to) }); err != nil {
 		return err
 	}
 	size := k.files[from]
@@ -162,7 +183,7 @@ func (k *keeper) Remove(path string) error {
 
 func (k *keeper) Overwrite(path string, content []byte) error {
 	k.room(path, int64(len(content)))
-	if err := k.Disk.Overwrite(path, content); err != nil {
+	if err := k.retry(func() error { return k.Disk.Overwrite(path, content) }); err != nil {
 		return err
 	}
 	k.set(path, int64(len(content)))
@@ -176,11 +197,15 @@ type keptFile struct {
 	path string
 }
 
-func (f *keptFile) Write(b []byte) (int, error) {
+func (f *keptFile) Write(b []byte) (n int, err error) {
 	size := f.k.files[f.path]
 	f.k.room(f.path, size+int64(len(b)))
-	n, err := f.File.Write(b)
-	f.k.set(f.path, size+int64(n))
+	err = f.k.retry(func() error {
+		m, err := f.File.Write(b[n:])
+		n += m
+		f.k.set(f.path, size+int64(n))
+		return err
+	})
 	return n, err
 }
 
@@ -204,3 +229,7 @@ func (w *Writer) retained() {
 // Overfull reports whether the two newest parts were more than the bytes that
 // the trace may have. Recording went on.
 func (w *Writer) Overfull() bool { return w.keep != nil && w.keep.over }
+
+// DiskFull reports whether parts that the bound allows went because the disk was
+// full. Recording went on.
+func (w *Writer) DiskFull() bool { return w.keep != nil && w.keep.full }

@@ -105,15 +105,31 @@ func create(dir string, meta Meta, opt WriterOptions, index int) (*Writer, error
 		w.last = time.Now()
 	}
 	if err := w.disk.Mkdir(dir); err != nil {
+		enc.Close()
 		return nil, fmt.Errorf("create a trace: %w", err)
 	}
-	if err := w.writeMeta(); err != nil {
-		return nil, fmt.Errorf("create a trace: %w", err)
+	err = w.writeMeta()
+	if err == nil {
+		w.part, err = w.openPart()
 	}
-	if w.part, err = w.openPart(); err != nil {
-		return nil, fmt.Errorf("create a trace: %w", w.fail(err))
+	if err != nil {
+		w.unmake()
+		return nil, fmt.Errorf("create a trace: %w", err)
 	}
 	return w, nil
+}
+
+// unmake removes what create made before it failed.
+func (w *Writer) unmake() {
+	part := filepath.Join(w.dir, partName(w.index))
+	for _, t := range tableOrder {
+		w.disk.Remove(filepath.Join(part, t.file()))
+	}
+	w.disk.Remove(part)
+	w.disk.Remove(filepath.Join(w.dir, MetaFile+besideSuffix))
+	w.disk.Remove(filepath.Join(w.dir, MetaFile))
+	w.disk.Remove(w.dir)
+	w.enc.Close()
 }
 
 // Defs takes the definitions: put one before the first event or sample that
@@ -323,7 +339,7 @@ func (w *Writer) writeMeta() error {
 		if err != nil {
 			return err
 		}
-		_, err = f.Write(b)
+		err = writeAll(f, b)
 		// Renamed before its bytes are on disk it could be empty after a crash.
 		err = errors.Join(err, f.Sync(), f.Close())
 		if err == nil {

@@ -411,7 +411,7 @@ func (f *fold) rotationDue() bool {
 	full := o.RotateSize > 0 && size >= o.RotateSize
 	old := o.RotateEvery > 0 && time.Duration(ring.Now()-f.partBegan) >= o.RotateEvery
 	worth := 4 * f.checkpoint
-	if most := o.Writer.Retain.Bytes / bulkyPart; most > 0 && size >= most {
+	if o.partMost > 0 && size >= o.partMost {
 		full, worth = true, f.checkpoint/4
 	}
 	return (full || old) && f.sinceRotate > 0 && f.sinceRotate >= worth

@@ -43,6 +43,9 @@ type Options struct {
 	flushEvery  time.Duration // a test's, as the next; default the constant
 	forgetAfter int64
 
+	partMost int64  // bytes after which a part ends though its checkpoint was large; retain's
+	tight    string // what the disk left of Writer.Retain
+
 	onScope func(pid int32, number uint64, m measured) // a scope with a number reports or ends, before that changes anything
 
 	// ScopeEnded is called in fold's goroutine at each scope's end, while the
@@ -150,7 +153,7 @@ func Start(opt Options) (*Session, error) {
 		syscall.Close(s.wakes[1])
 		return nil, err
 	}
-	s.write = &write{s: s, w: w, learned: make(chan func(*format.Meta), 1)}
+	s.write = &write{s: s, w: w, learned: make(chan func(*format.Meta), 1), told: map[string]bool{}}
 	s.fold = newFold(s)
 	go d.run()
 	go s.fold.run()

@@ -3,6 +3,7 @@ package recorder
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,7 @@ type write struct {
 	w       *format.Writer
 	part    atomic.Uint64 // for fold, which decides when a part is full: its number and bytes, see size
 	err     error
-	told    bool // that the bound on bytes is exceeded
+	told    map[string]bool // what tight has said
 }
 
 // A part's number and size in one word, so that fold never takes the size of the
@@ -227,8 +228,8 @@ func (w *write) close(f func(*format.Meta)) error {
 		}
 		m.Stats = s.fold.stats
 		m.End = ring.Now()
-		if text := w.overfull(); text != "" {
-			m.Reason = text
+		if texts := w.tight(); len(texts) > 0 {
+			m.Reason = strings.Join(texts, "; ")
 		}
 		s.mu.Lock()
 		for _, r := range s.reasons {
