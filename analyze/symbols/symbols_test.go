@@ -1,8 +1,10 @@
 package symbols
 
 import (
+	"debug/elf"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -98,5 +100,142 @@ func TestSplit(t *testing.T) {
 			}
 			agree(t, got, want, addrs)
 		})
+	}
+}
+
+// TestSymbols has functions without lines: from .symtab, and of a stripped library
+// from .dynsym. Each address is compared with what the unstripped table holds.
+func TestSymbols(t *testing.T) {
+	dir := t.TempDir()
+	path := program(t, dir, "chain", "-g0", "-rdynamic")
+	addrs := addresses(t, path, 1, func(string) bool { return true })
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	syms, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds := func(addr uint64, function string, global bool) bool {
+		for _, s := range syms {
+			if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value <= addr && addr < s.Value+max(s.Size, 1) && demangled(s.Name) == function &&
+				(!global || elf.ST_BIND(s.Info) != elf.STB_LOCAL) {
+				return true
+			}
+		}
+		return false
+	}
+	stripped := filepath.Join(dir, "stripped")
+	tool(t, dir, "objcopy", "--strip-all", path, stripped)
+	for _, c := range []struct {
+		name, path string
+		global     bool
+	}{{"all", path, false}, {"stripped", stripped, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			got, m := resolved(&finder{}, c.path, idOf(t, path), addrs)
+			if m.Why != "" {
+				t.Error(m.Why)
+			}
+			named := 0
+			for i, chain := range got {
+				if len(chain) == 0 {
+					continue
+				}
+				named++
+				if len(chain) != 1 || chain[0].line != 0 || chain[0].file != "" || !holds(addrs[i], chain[0].function, c.global) {
+					t.Errorf("%#x is %v", addrs[i], words(chain))
+				}
+			}
+			if !c.global && named != len(addrs) || named < len(addrs)/2 {
+				t.Errorf("%d of %d addresses have a name", named, len(addrs))
+			}
+			outside, _ := resolved(&finder{}, c.path, idOf(t, path), []uint64{0, 1, 0x10, 1 << 40, 1<<64 - 1})
+			for _, chain := range outside {
+				if len(chain) > 0 {
+					t.Errorf("an address outside of all functions is %v", words(chain))
+				}
+			}
+		})
+	}
+}
+
+const rustSource = `
+#[inline(always)] fn take(n: usize) -> Vec<u64> { vec![n as u64; n + 1] }
+struct Pool { held: Vec<Vec<u64>> }
+impl Pool {
+    #[inline(never)] fn grow(&mut self, n: usize) -> u64 { self.held.push(take(n)); self.held.iter().map(|v| v[0]).sum() }
+}
+fn main() {
+    let mut p = Pool { held: Vec::new() };
+    println!("{}", p.grow(std::env::args().count()) + p.grow(3));
+}
+`
+
+func TestRust(t *testing.T) {
+	dir := t.TempDir()
+	os.WriteFile(filepath.Join(dir, "pool.rs"), []byte(rustSource), 0o600)
+	path := filepath.Join(dir, "pool")
+	tool(t, dir, "rustc", "-g", "-O", "-C", "link-arg=-Wl,--build-id", "-o", path, "pool.rs")
+	addrs := addresses(t, path, 1, func(name string) bool { return strings.Contains(name, "4pool") && strings.Contains(name, "grow") })
+	got, m := resolved(&finder{}, path, idOf(t, path), addrs)
+	if m.Why != "" {
+		t.Error(m.Why)
+	}
+	agree(t, got, oracle(t, path, addrs), addrs)
+	if f := got[0][0].function; !strings.Contains(f, "pool::Pool") || !strings.HasSuffix(f, "::grow") {
+		t.Errorf("the function is %s", f)
+	}
+}
+
+const goSource = `package main
+
+import "fmt"
+
+type pool struct{ held [][]byte }
+
+func (p *pool) take(n int) []byte { return make([]byte, n) }
+
+//go:noinline
+func (p *pool) grow(n int) int {
+	p.held = append(p.held, p.take(n))
+	return len(p.held)
+}
+
+func main() {
+	p := &pool{}
+	fmt.Println(p.grow(7), p.grow(9))
+}
+`
+
+func TestGo(t *testing.T) {
+	dir := t.TempDir()
+	os.WriteFile(filepath.Join(dir, "pool.go"), []byte(goSource), 0o600)
+	path := filepath.Join(dir, "pool")
+	tool(t, dir, "go", "build", "-o", path, "pool.go")
+	addrs := addresses(t, path, 1, func(name string) bool { return strings.HasPrefix(name, "main.") })
+	got, _ := resolved(&finder{}, path, idOf(t, path), addrs)
+	functions, lines := map[string]bool{}, 0
+	for i, chain := range got {
+		var all []string
+		for _, p := range chain {
+			all = append(all, p.function)
+			if p.line > 0 {
+				lines++
+			}
+			if p.file != filepath.Join(dir, "pool.go") && strings.HasPrefix(p.function, "main.") {
+				t.Errorf("%#x is %v", addrs[i], words(chain))
+			}
+		}
+		functions[strings.Join(all, " ")] = true
+	}
+	for _, want := range []string{"main.main", "main.(*pool).grow", "main.(*pool).grow main.(*pool).take"} {
+		if !functions[want] {
+			t.Errorf("no address is in %s", want)
+		}
+	}
+	if lines == 0 {
+		t.Error("no line is known")
 	}
 }

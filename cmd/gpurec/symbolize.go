@@ -10,8 +10,8 @@ import (
 
 const (
 	// mostDWARF is how much debug information of one file the end of a recording
-	// waits for: a program's own, not that of the libraries of a framework. It
-	// takes half a second.
+	// waits for: a program's own, not that of the libraries of a framework. 8 MiB,
+	// of gpuanalyze itself, take 0.2 s, and 400 MiB of symbols alone 0.4 s.
 	mostDWARF = 64 << 20
 
 	// patience is how many times as long as its CPU time naming may take where
