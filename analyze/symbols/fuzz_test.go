@@ -11,7 +11,7 @@ import (
 
 // small is a program of a few KiB, linked to nothing.
 const small = `
-static inline __attribute__((always_inline)) int one(int n) { return n + __builtin_popcount(n); }
+static inline __attribute__((always_inline)) int one(int n) { return n ^ (n >> 3) * 5; }
 __attribute__((noinline)) int two(int n) { return one(n) * one(n + 3); }
 void _start(void) { two(7); for (;;) ; }
 `
