@@ -147,7 +147,9 @@ func Known(frames []format.Frame) (line, function bool) {
 	_, from, to := bounds(kinds, isOuter)
 	var all frameIs
 	for _, is := range kinds[from:to] {
-		all |= is
+		if is&isLauncher == 0 {
+			all |= is
+		}
 	}
 	return all&isLine != 0, all&isNamed != 0
 }

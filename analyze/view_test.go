@@ -89,7 +89,7 @@ func TestView(t *testing.T) {
 		line   bool // known
 		method bool // a function's name is
 	}{
-		{"recorded", autograd[:2], View{}, "[thread pt_autograd_0]; libc.so.6:start_thread", false, true},
+		{"recorded", autograd[:2], View{}, "[thread pt_autograd_0]; libc.so.6:start_thread", false, false},
 		{"auto is CuPy's of Python, runpy too", plain, View{Stacks: Auto}, "<frozen runpy>:88:_run_code; main.py:3:<module>; /v/site-packages/torch/nn.py:9:call", true, true},
 		{"python leaves runpy off", plain, View{Stacks: Python}, "main.py:3:<module>; /v/site-packages/torch/nn.py:9:call", true, true},
 		{"python and all frames", plain, View{Stacks: Python, All: true}, "<frozen runpy>:88:_run_code; main.py:3:<module>; /v/site-packages/torch/nn.py:9:call", true, true},
