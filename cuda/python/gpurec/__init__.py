@@ -129,6 +129,21 @@ def open(trace: str, gpuanalyze: Optional[str] = None) -> Any:
     return Trace(trace, gpuanalyze)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext gpurec`` in Jupyter and IPython: ``%%gpumem`` above a cell
+    prints what it used, peaked at, and took in time."""
+    from gpurec import _jupyter
+
+    _jupyter.load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext gpurec``."""
+    from gpurec import _jupyter
+
+    _jupyter.unload(shell)
+
+
 class scope:
     """A measured block with a name: a context manager and a decorator.
 
