@@ -249,7 +249,7 @@ func (c *judge) elsewhere() (n int64, words string) {
 	for _, o := range c.m.Recorded {
 		known += o.Acquired
 	}
-	return known + max(c.m.Others-known-thresholds.Context, 0), " at least (NVML did not say what this process itself has: " + format.Bytes(thresholds.Context) + " of the rest may be its context)"
+	return known + max(c.m.Others-known-thresholds.Context, 0), " at least (NVML did not say what this process itself has: " + format.Bytes(thresholds.Context) + " of the rest may be its CUcontext)"
 }
 
 // cached is memory that the pool has and the request could not use.
@@ -278,7 +278,7 @@ func (c *judge) untracked() {
 	n := c.m.Untracked - c.m.Loose
 	if n > 0 && c.reaches(n, thresholds.Untracked) && c.enough(n) && !c.has(OwnLimit, LargerThanGPU) {
 		c.add(UntrackedUse, "this process has memory that no recorded call took", n,
-			"by NVML it has %s more than is known of it, %s of the device (threshold %s): context and modules, stream-ordered pools' reserve, functions that are not recorded",
+			"by NVML it has %s more than is known of it, %s of the device (threshold %s): CUcontext and modules, stream-ordered pools' reserve, functions that are not recorded",
 			size(n), percent(n, c.m.Total), share(thresholds.Untracked))
 	}
 }

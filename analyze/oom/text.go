@@ -229,16 +229,16 @@ func (m *Memory) write(w io.Writer, refused bool) {
 	}
 	if m.Untracked >= 0 {
 		if m.Loose > 0 {
-			row(4, "context, not recorded", m.Untracked, "with what stream-ordered pools took")
+			row(4, "CUcontext, not recorded", m.Untracked, "with what stream-ordered pools took")
 		} else {
-			row(4, "context, not recorded", m.Untracked)
+			row(4, "CUcontext, not recorded", m.Untracked)
 		}
 	}
 	if m.BeingFreed > 0 {
 		row(4, "being freed", m.BeingFreed, "in calls that had not returned; counted as given back")
 	}
 	if m.AtMost {
-		row(2, "others", m.Others, "other processes, contexts, the driver")
+		row(2, "others", m.Others, "other processes, their CUcontexts, the driver")
 	} else {
 		row(2, "others", m.Others, "other processes, the driver")
 	}

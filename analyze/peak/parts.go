@@ -42,7 +42,7 @@ const (
 	PartOutside     = "driver, outside pools"
 	PartRounding    = "rounding to 2 MiB"
 	PartArrays      = "arrays"
-	PartContext     = "context"
+	PartContext     = "CUcontext"
 	PartModules     = "modules"
 	PartOther       = "other processes and the driver's own"
 	PartReserved    = "reserved by the driver"

@@ -95,9 +95,9 @@ func TestParts(t *testing.T) {
 		"pool slack 4194304", // 20971520 less 16777216
 		"driver, outside pools 132096",
 		"rounding to 2 MiB 3159360", // 2097152-132096 + 4194304-3000000
-		"context of 11 500000000",
+		"CUcontext of 11 500000000",
 		"modules of 11 10000000",
-		"context of 12 200000000",
+		"CUcontext of 12 200000000",
 		"other processes and the driver's own 2802304", // 740065280 - 533068672 - 204194304
 		"reserved by the driver 500000",
 		"unexplained 0",

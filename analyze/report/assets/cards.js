@@ -23,6 +23,10 @@ function byteBar(parts, whole, words) {
   return bar;
 }
 
+// within is a line of the program's own, and which line of a package took the
+// memory for it; where the package is installed is left out.
+const within = (h) => h.line + (h.in ? " (in " + h.in.replace(/^.*\/(site-packages|dist-packages|pkg\/mod)\//, "") + ")" : "");
+
 function oomCards(t) {
   const out = [...list(t.oom.failures).map((f) => oomCard(f)), leftOut(t.oom.failures_left_out, "failures")];
   if (t.oom_text.length) out.push(el("details", {}, el("summary", {}, "the page of gpuanalyze oom, as text"), el("pre", {}, t.oom_text.join("\n"))));
@@ -30,7 +34,7 @@ function oomCards(t) {
   if (retried.length) {
     out.push(el("h3", {}, "Refused by the driver, and a retry worked"), el("p", { class: "dim" }, "The program never knew of these."),
       table([{ key: "name", title: "line", kind: "text" }, { key: "count", title: "times", kind: "count" }, { key: "largest", title: "largest", kind: "bytes" }, { key: "freed", title: "given back for it", kind: "bytes" }, { key: "first", title: "first at", kind: "time" }],
-        retried.map((r) => ({ name: r.line, count: big(r.count), largest: big(r.largest), freed: big(r.freed), first: big(r.first_ns) })), { caption: "retried" }), leftOut(t.oom.retried_left_out, "lines"));
+        retried.map((r) => ({ name: within(r), count: big(r.count), largest: big(r.largest), freed: big(r.freed), first: big(r.first_ns) })), { caption: "retried" }), leftOut(t.oom.retried_left_out, "lines"));
   }
   return out;
 }
@@ -49,11 +53,11 @@ function oomCard(f) {
   card.append(el("h3", {}, "Where the device's memory was"), ...memoryBar(m, f));
   if (list(f.holders).length) {
     card.append(el("h3", {}, "Who held the live memory"), table([{ key: "name", title: "line", kind: "text" }, { key: "bytes", title: "bytes", kind: "bytes", bar: true }, { key: "blocks", title: "blocks", kind: "count" }],
-      withRest(f.holders.map((h) => ({ name: h.line, bytes: big(h.bytes), blocks: big(h.blocks) })), "other lines", { bytes: big(m.used) }), { caption: "holders" }));
+      withRest(f.holders.map((h) => ({ name: within(h), bytes: big(h.bytes), blocks: big(h.blocks) })), "other lines", { bytes: big(m.used) }), { caption: "holders" }));
   }
   if (f.growth && list(f.growth.lines).length) {
     card.append(el("h3", {}, "What grew before it"), table([{ key: "name", title: "line", kind: "text" }, { key: "bytes", title: "grew by", kind: "bytes", bar: true }, { key: "rises", title: "rose at", kind: "text", plain: true }],
-      f.growth.lines.map((g) => ({ name: g.line, bytes: big(g.bytes), rises: g.rises + " of " + g.intervals + " looks" })), { caption: "growth" }));
+      f.growth.lines.map((g) => ({ name: within(g), bytes: big(g.bytes), rises: g.rises + " of " + g.intervals + " looks" })), { caption: "growth" }));
   }
   card.append(el("p", { class: "dim" }, "All that was live then: ", el("code", {}, f.live_then)));
   return card;
@@ -68,7 +72,7 @@ function memoryBar(m, f) {
     { name: pool ? "live" : "live (driver layer)", bytes: n("used"), colour: "part0" },
     { name: "cached and free in the pool", bytes: pool ? n("cached") : 0n, colour: "part1" },
     { name: "acquired outside the pool", bytes: pool ? n("outside_pool") : 0n, colour: "part2" },
-    { name: "context and what is not recorded", bytes: n("untracked"), colour: "part3" },
+    { name: "CUcontext and what is not recorded", bytes: n("untracked"), colour: "part3" },
     { name: "other processes and the driver", bytes: n("others"), colour: "part4" },
     { name: "free", bytes: n("free"), colour: "free" },
   ].filter((p) => p.bytes > 0n);
