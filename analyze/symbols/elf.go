@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"sort"
+	"strings"
 
 	"github.com/ianlancetaylor/demangle"
 )
@@ -55,12 +56,21 @@ func openImage(path string) (*image, error) {
 
 func (g *image) close() { g.file.Close() }
 
+// raw is a section as it lies in the file; of a compressed one, which has no
+// business to be where this is asked for, nothing.
+func raw(s *elf.Section) io.ReaderAt {
+	if s.ReaderAt == nil {
+		return strings.NewReader("")
+	}
+	return s.ReaderAt
+}
+
 // note is the build id: of the sections' notes, which a debug file has too, else
 // of the segments'.
 func (g *image) note() string {
 	for _, s := range g.elf.Sections {
 		if s.Type == elf.SHT_NOTE {
-			if id := buildID(io.NewSectionReader(s, 0, maxNotes), g.elf.ByteOrder); id != "" {
+			if id := buildID(io.NewSectionReader(raw(s), 0, maxNotes), g.elf.ByteOrder); id != "" {
 				return id
 			}
 		}
@@ -99,7 +109,7 @@ func (g *image) link() (name string, crc uint32) {
 	if s == nil {
 		return "", 0
 	}
-	b, _ := io.ReadAll(io.NewSectionReader(s, 0, 4096))
+	b, _ := io.ReadAll(io.NewSectionReader(raw(s), 0, 4096))
 	end := bytes.IndexByte(b, 0)
 	if end < 1 || (end+4)&^3+4 > len(b) {
 		return "", 0
@@ -153,7 +163,7 @@ func (g *image) nearest(b *budget, s *elf.Section, addrs []uint64) ([]symbol, er
 		if err := b.check(); err != nil {
 			return nil, err
 		}
-		n, err := s.ReadAt(buf, at)
+		n, err := raw(s).ReadAt(buf, at)
 		for p := buf[:n-n%symbolSize]; len(p) > 0; p = p[symbolSize:] {
 			kind, section := elf.SymType(p[4]&0xf), order.Uint16(p[6:])
 			if kind != elf.STT_FUNC && kind != elf.STT_GNU_IFUNC && kind != elf.STT_NOTYPE || section == 0 {
@@ -216,7 +226,7 @@ func textAt(s *elf.Section, at uint32) string {
 	var b [256]byte
 	var name []byte
 	for off := int64(at); len(name) < maxName; off += int64(len(b)) {
-		n, err := s.ReadAt(b[:], off)
+		n, err := raw(s).ReadAt(b[:], off)
 		if end := bytes.IndexByte(b[:n], 0); end >= 0 {
 			return string(append(name, b[:end]...))
 		}
@@ -270,7 +280,7 @@ const oldHeader = 12
 func plainSize(s *elf.Section) uint64 {
 	var h [oldHeader]byte
 	if s.Name[1] == 'z' {
-		if n, _ := s.ReadAt(h[:], 0); n == len(h) && string(h[:4]) == "ZLIB" {
+		if n, _ := raw(s).ReadAt(h[:], 0); n == len(h) && string(h[:4]) == "ZLIB" {
 			return min(binary.BigEndian.Uint64(h[4:]), 1<<61)
 		}
 	}
@@ -283,7 +293,7 @@ func debugData(s *elf.Section) ([]byte, error) {
 		return s.Data()
 	}
 	size := int64(plainSize(s))
-	r, err := zlib.NewReader(io.NewSectionReader(s, oldHeader, int64(s.FileSize)))
+	r, err := zlib.NewReader(io.NewSectionReader(raw(s), oldHeader, int64(s.FileSize)))
 	if err != nil {
 		return nil, err
 	}

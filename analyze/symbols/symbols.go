@@ -73,6 +73,9 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 	if err != nil {
 		return nil, err
 	}
+	if t.Alone() {
+		return nil, fmt.Errorf("symbolize %s: it is one part of a trace; name the trace", path)
+	}
 	defs := format.NewDefs()
 	for _, p := range t.Parts() {
 		if err := p.LoadDefs(defs); err != nil {
