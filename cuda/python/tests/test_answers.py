@@ -1,0 +1,293 @@
+"""Answers while the program runs, from the real recorder over the simulated GPU:
+each is what gpuanalyze finds in the trace afterwards."""
+
+import json
+import os
+import sys
+import unittest
+
+from support import Case, analyze, record, recording_missing
+
+# A driver and a pool over it, whose blocks are recorded as CuPy's.
+PRELUDE = """
+import ctypes, os, random, signal, sys, threading, time
+import gpurec
+from gpurec import *
+from gpurec import _answer, _hook, _wire
+from gpurec.demo import devices
+device = devices()[0]
+hook, object = _hook.library, iter(range(1, 1 << 60))
+hook.gpurec_pool_alloc.argtypes = [ctypes.c_uint32, ctypes.c_int32] + 2 * [ctypes.c_uint64] + 3 * [ctypes.c_int64] + [ctypes.c_int32, ctypes.c_uint32, ctypes.c_int32]
+hook.gpurec_pool_free.argtypes = [ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int32]
+class Block:
+    def __init__(self, size):
+        self.address, self.object = device.alloc(size + 4096), next(object)
+        hook.gpurec_pool_alloc(_wire.API_CUPY, 0, self.address, self.object, size, size, -1, 0, 0, 0)
+    def free(self):
+        hook.gpurec_pool_free(_wire.API_CUPY, 0, self.address, self.object, 0)
+        device.free(self.address)
+def patient(ask):
+    "The answer, however busy the machine is."
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            return ask()
+        except NoAnswer as e:
+            if "100 ms" not in str(e): raise
+            time.sleep(0.001)
+    raise SystemExit("no answer in 30 seconds")
+"""
+
+
+@unittest.skipIf(recording_missing(), recording_missing())
+class TestAnswers(Case):
+    def recorded(self, program, *flags, check=True):
+        """Runs program in a recording; what it printed, and the trace."""
+        path = os.path.join(self.dir, "program.py")
+        with open(path, "w") as f:
+            f.write(PRELUDE + program)
+        trace = os.path.join(self.dir, "t.gpurec")
+        p = record(trace, [sys.executable, path], ["--simulate-gpu", *flags], check=check, PYTHONIOENCODING="utf-8")
+        self.assertEqual(p.stderr, "")
+        return p.stdout, trace
+
+    def contexts(self, trace, curve):
+        return json.loads(analyze("contexts", "-q", "--json", "--curve", curve, trace))["scopes"]
+
+    def test_live_is_what_the_trace_has(self):
+        """Random scopes on several threads, nested, overlapping, reset, ended by other
+        threads than their own, while all of them allocate."""
+        out, trace = self.recorded(
+            """
+THREADS, SCOPES = 4, 60
+said, lock, unanswered = [], threading.Lock(), [0]
+warm = Block(1); warm.free()          # the process has a pool from the first scope on
+passed = []                           # scopes for whichever thread comes to end them
+def say(scope, note, measure):
+    with lock: said.append((scope.ctx, note, scope.curve, measure.begin, measure.end, measure.max, measure.lost))
+def end(scope):
+    scope.stop()
+    say(scope, None, patient(scope.measure))
+def work(n):
+    device.use()
+    rng, blocks, scopes, made = random.Random(n), [], [], 0
+    while made < SCOPES or scopes:
+        step = rng.random()
+        if step < 0.45:
+            blocks.append(Block(rng.randrange(1, 1 << 16)))
+        elif step < 0.7 and blocks:
+            blocks.pop(rng.randrange(len(blocks))).free()
+        elif step < 0.8 and made < SCOPES:
+            scopes.append(GPUMemTrace(ctx="%d-%d" % (n, made), curve=rng.choice(["used", "acquired"]))); made += 1
+        elif step < 0.85 and scopes:
+            rng.choice(scopes).reset()
+        elif step < 0.9 and scopes:
+            scope, note = rng.choice(scopes), "note %d %d" % (n, next(object))
+            try:
+                say(scope, note, scope._scope.measure(_answer.REPORT, note))
+            except NoAnswer:
+                unanswered[0] += 1
+        elif scopes and (made == SCOPES or step > 0.95):
+            scope = scopes.pop(rng.randrange(len(scopes)))
+            if step > 0.99:
+                with lock: passed.append(scope)
+            else:
+                end(scope)
+        elif step > 0.94 and passed:
+            with lock: scope = passed.pop() if passed else None
+            if scope: end(scope)
+    for b in blocks: b.free()
+threads = [threading.Thread(target=work, args=(n,)) for n in range(THREADS)]
+for t in threads: t.start()
+for t in threads: t.join()
+while passed: end(passed.pop())
+import json
+print(json.dumps(said))
+""",
+            "--on-full",
+            "wait",
+        )
+        said = json.loads(out)
+        found = {}
+        for curve in ("used", "acquired"):
+            for s in self.contexts(trace, curve):
+                found[s["name"], None, curve] = s["bytes"]
+                for r in s.get("reports", ()):
+                    found[s["name"], r["subcontext"], curve] = r["bytes"]
+        ends = 0
+        for name, note, curve, begin, end, most, lost in said:
+            bytes = found[name, note, curve]
+            self.assertEqual((begin, end, most, lost), (bytes["begin"], bytes["end"], bytes["max"], 0), (name, note, curve))
+            ends += note is None
+        self.assertEqual(ends, 240)
+        self.assertTrue(any(s[5] > max(s[3], s[4]) for s in said), "no scope had a peak")
+
+    def test_texts(self):
+        """fastai's worked example, line for line, and again from the trace."""
+        out, trace = self.recorded(
+            """
+MB = 1 << 20
+def to(block, mb):
+    block.free(); return Block(mb * MB)
+warm, b = Block(900 * MB), Block(100 * MB)
+m = GPUMemTrace(ctx="foobar")
+m.report()
+b = to(b, 350); b = to(b, 200); m.report("a")
+b = to(b, 100); m.report("b")
+b.free(); m.report("c")
+m.stop(); warm.free(); m.report("frozen")
+@gpu_mem_trace
+def f(): return Block(10 * MB)
+f()
+with GPUMemTrace(): pass
+"""
+        )
+        lines = ["     0      0 (foobar)", "   100    150 (foobar: a)", "     0    250 (foobar: b)", "  -100    250 (foobar: c)"]
+        lines += ["  -100    250 (foobar: frozen)", "    10      0 (f: exit)", "     0      0 (exit)"]
+        want = "".join("△Used Peaked MB: %s\n" % line for line in lines)
+        if "unknown" not in out:  # a machine too busy to answer in 100 ms said so
+            self.assertEqual(out, want)
+        self.assertEqual(analyze("contexts", "-q", "--units", "fastai", "--curve", "used", trace), want)
+
+    def test_max_memory(self):
+        out, _ = self.recorded(
+            """
+a = scope("a")
+first = Block(100)
+with a:
+    Block(1000).free()
+    most = patient(lambda: max_memory(a))
+    t = threading.Thread(target=lambda: print(patient(lambda: max_memory(a)) == most)); t.start(); t.join()
+Block(5000)
+print(most, patient(lambda: max_memory(a)), patient(lambda: measure(a)), patient(lambda: measure(a, "acquired")).peaked)
+never = scope("never")
+try: max_memory(never)
+except NoAnswer as e: print(e)
+"""
+        )
+        measure = "Measure(begin=100, end=100, max=1100, lost=0, layer='pool') 5096"
+        self.assertEqual(out.splitlines()[:2], ["True", "1100 1100 " + measure])
+        self.assertIn("not recorded", out.splitlines()[2])
+
+    def test_old_scopes_are_forgotten_and_that_is_said(self):
+        out, _ = self.recorded(
+            """
+first, last = scope("first"), scope("last")
+with first: pass
+for i in range(3000):
+    with last: pass
+print(patient(lambda: max_memory(last)))
+try: patient(lambda: max_memory(first))
+except NoAnswer as e: print(e)
+""",
+            "--on-full",
+            "wait",
+        )
+        self.assertEqual(out.splitlines()[0], "0")
+        self.assertIn("does not know the scope", out)
+
+    def test_nvml(self):
+        out, _ = self.recorded(
+            """
+b = Block(64 << 20)
+m = GPUMemTrace(curve="nvml")
+end = time.monotonic() + 30
+while time.monotonic() < end:          # a reading is on its way
+    try:
+        got = m.measure()
+        if got.end > 64 << 20: break
+    except NoAnswer: pass
+    time.sleep(0.01)
+print(got.end > 64 << 20, got.max >= got.end, repr(got.layer))
+"""
+        )
+        self.assertEqual(out, "True True ''\n")
+
+    def test_fork(self):
+        out, _ = self.recorded(
+            """
+m, s = GPUMemTrace(ctx="parent"), scope("s").__enter__()
+b = Block(100)
+sys.stdout.flush()
+pid = os.fork()
+if pid == 0:
+    try: m.data_bytes()
+    except NoAnswer as e: print("child:", e)
+    try: patient(lambda: max_memory(s))
+    except NoAnswer as e: print("child:", "parent process" in str(e))
+    m.start()                          # the child's own
+    print("child:", patient(m.data_bytes))
+    sys.stdout.flush()
+    os._exit(0)
+print("child ended with", os.waitpid(pid, 0)[1])
+print(patient(m.data_bytes), patient(lambda: max_memory(s)))
+"""
+        )
+        want = ["child: the scope was begun in the parent process", "child: True", "child: MemData(used=0, peaked=0)"]
+        self.assertEqual(out.splitlines(), want + ["child ended with 0", "MemData(used=100, peaked=0) 100"])
+
+    def test_recorder_killed(self):
+        """Who asks later is told so at once: never that an answer took too long."""
+        out, _ = self.recorded(
+            """
+m = GPUMemTrace(ctx="a")
+patient(m.data_bytes)
+os.kill(os.getppid(), signal.SIGKILL)
+said = set()
+for i in range(10000):
+    try:
+        m.data_bytes()
+    except NoAnswer as e:
+        said.add(str(e))
+        if "ended" in str(e): break
+said = set()
+for i in range(100):
+    try: m.data_bytes()
+    except NoAnswer as e: said.add(str(e))
+m.report("b"); m.stop(); m.report("c")
+print(said)
+""",
+            check=False,
+        )
+        unknown = "△Used Peaked MB: unknown (a: %s) [the recording has ended]\n"
+        self.assertEqual(out, unknown % "b" + unknown % "c" + "{'the recording has ended'}\n")
+
+    def test_recorder_stopped(self):
+        """A recorder that does not run: nobody waits for it twice, and when it runs
+        again it answers again."""
+        out, _ = self.recorded(
+            """
+m = GPUMemTrace()
+patient(m.data_bytes)
+gpurec_run = os.getppid()
+os.kill(gpurec_run, signal.SIGSTOP)
+while open("/proc/%d/stat" % gpurec_run).read().rpartition(")")[2].split()[0] != "T": time.sleep(0.001)
+import resource
+def sleeps(): return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+said, before = set(), sleeps()
+for i in range(300):
+    try: m.data_bytes()
+    except NoAnswer as e: said.add(str(e))
+slept = sleeps() - before
+os.kill(gpurec_run, signal.SIGCONT)
+print(said, slept < 100, patient(m.data_bytes))
+"""
+        )
+        self.assertEqual(out, "{'gpurec did not answer within 100 ms'} True MemData(used=0, peaked=0)\n")
+
+    def test_nothing_is_left_open(self):
+        out, _ = self.recorded(
+            """
+m = GPUMemTrace()
+def look(): return sorted((n, os.readlink("/proc/self/fd/" + n)) for n in os.listdir("/proc/self/fd") if os.path.lexists("/proc/self/fd/" + n))
+before = look()
+for i in range(50): patient(m.data_bytes)
+ctypes.set_errno(0)
+print(look() == before)
+"""
+        )
+        self.assertEqual(out, "True\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
