@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -159,32 +158,60 @@ func (r *round) analyze(args ...string) (code int, output string, err error) {
 	return code, string(b), nil
 }
 
-// A watch measures for how long this process got no turn: what the machine does
-// to it, it does to the recorder.
+// A watch measures for how long the threads of a process wait for a core that
+// others have: what it cannot do meanwhile is the machine's doing. The kernel
+// counts it; where it does not, it is 0.
 type watch struct {
-	longest atomic.Int64
-	stop    chan struct{}
+	pid  int
+	stop chan struct{}
+	done chan []turn
 }
 
-func newWatch() *watch {
-	w := &watch{stop: make(chan struct{})}
+type turn struct {
+	at     time.Time
+	waited time.Duration // since the process began, by all threads together
+}
+
+func newWatch(pid int) *watch {
+	w := &watch{pid: pid, stop: make(chan struct{}), done: make(chan []turn, 1)}
 	go func() {
-		const tick = 2 * time.Millisecond
-		for last := time.Now(); ; {
+		turns := []turn{w.turn()}
+		for {
 			select {
 			case <-w.stop:
+				w.done <- append(turns, w.turn())
 				return
-			case <-time.After(tick):
+			case <-time.After(50 * time.Millisecond):
+				turns = append(turns, w.turn())
 			}
-			now := time.Now()
-			w.longest.Store(max(w.longest.Load(), int64(now.Sub(last)-tick)))
-			last = now
 		}
 	}()
 	return w
 }
 
+func (w *watch) turn() turn {
+	t := turn{at: time.Now()}
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", w.pid))
+	for _, path := range tasks {
+		var ran, waited int64
+		if b, err := os.ReadFile(path); err == nil {
+			fmt.Sscan(string(b), &ran, &waited)
+			t.waited += time.Duration(waited)
+		}
+	}
+	return t
+}
+
+// end is how long it waited in the last second and a half.
 func (w *watch) end() time.Duration {
 	close(w.stop)
-	return time.Duration(w.longest.Load())
+	turns := <-w.done
+	last := turns[len(turns)-1]
+	first := turns[0]
+	for _, t := range turns {
+		if last.at.Sub(t.at) > 1500*time.Millisecond {
+			first = t
+		}
+	}
+	return max(last.waited-first.waited, 0)
 }
