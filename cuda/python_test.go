@@ -62,7 +62,7 @@ type pyStack struct {
 	Frames  []pyFrame `json:"frames"`
 }
 
-// stacks joins the lanes' Allocs with their stacks, outermost frame first. Each
+// stacks joins the lanes' Allocs with the Python frames of their stacks, outermost frame first. Each
 // lane must have brought the definitions its events need before them.
 func stacks(t *testing.T, lanes []*lane) map[string]pyStack {
 	t.Helper()
@@ -82,6 +82,9 @@ func stacks(t *testing.T, lanes []*lane) map[string]pyStack {
 				d, frames := r.Stack()
 				s := pyStack{Dropped: d.Dropped}
 				for _, f := range frames {
+					if format.FrameKind(f.Kind) == format.FrameNative {
+						continue
+					}
 					c, ok := codes[f.Code]
 					if !ok {
 						t.Errorf("a stack came before one of its code objects")

@@ -21,6 +21,7 @@ func guests(t *testing.T) []guestRow {
 	interrupted := cc(t, "interrupted", "testdata/interrupted.c", "-ldl", "-lpthread")
 	client := cc(t, "liba.so", "-shared", "-fPIC", "testdata/nvtxclient.c", "-ldl")
 	flavours := cc(t, "flavours", programs+"flavours.c", "-ldl")
+	unwound, through := compilePlus(t, "unwind", "testdata/unwind.cpp", "-O2"), compilePlus(t, "through.so", "-O2", "testdata/through.c")
 	return []guestRow{
 		{"storm", []string{cc(t, "storm", programs+"storm.c", "-lpthread", "-ldl"), "--threads", "4", "--events", "5000"}},
 		{"ledger", []string{cc(t, "ledger", programs+"ledger.c", "-lpthread", "-ldl"), "--log", t.TempDir() + "/log", "--ms", "100000", "--calls", "300", "--pause", "50", "--forks", "4"}},
@@ -37,6 +38,7 @@ func guests(t *testing.T) []guestRow {
 		{"crowd", []string{guest, "start", "crowd", "forks-of-a-crowd"}},
 		{"handler", []string{interrupted, "handler"}},
 		{"cancel", []string{interrupted, "cancel"}},
+		{"native stacks", []string{unwound, "random", "100", "deep", "threads", "signals", "exceptions", "coroutine", "forks", "closing", through}},
 		{"nvtx", []string{cc(t, "nvtx", "testdata/nvtx.c", "-ldl"), client}},
 	}
 }

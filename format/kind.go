@@ -47,6 +47,7 @@ const (
 	WireStack  Kind = 129 // a list of (code, instruction)
 	WireName   Kind = 130 // a text
 	WireDevice Kind = 131 // an ordinal's UUID, name and total bytes
+	WireModule Kind = 132 // a mapped file with code
 )
 
 var kinds = [...]struct {
@@ -88,7 +89,7 @@ var kinds = [...]struct {
 var wireKinds = []struct {
 	kind Kind
 	name string
-}{{WireAsk, "Ask"}, {WireCode, "Code"}, {WireStack, "Stack"}, {WireName, "Name"}, {WireDevice, "Device"}}
+}{{WireAsk, "Ask"}, {WireCode, "Code"}, {WireStack, "Stack"}, {WireName, "Name"}, {WireDevice, "Device"}, {WireModule, "Module"}}
 
 func (k Kind) String() string {
 	if int(k) < len(kinds) {

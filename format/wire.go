@@ -34,6 +34,8 @@ const (
 	MaxNameBytes   = 4 << 10   // names and file names are cut here
 	MaxTableBytes  = 64 << 10  // line tables are cut here, and the line is then unknown
 	MaxFrames      = 512       // frames of one stack that travel
+	MaxModules     = 4096      // a process: files with code that its native stacks met
+	MaxBuildID     = 64        // bytes
 
 	AnswerWait = 100_000_000 // ns that a thread waits for an answer
 )
@@ -124,19 +126,43 @@ type WireCodeDef struct {
 }
 
 // WireStackDef defines a stack; Count frames follow, innermost first.
+//
+// Python and native frames are merged in the order of their calls: a native
+// frame of the interpreter's loop stands outside of the Python frames that it
+// runs, and inside of what called it. The interpreter's own frames travel like
+// all others. They are those whose module is the python executable or libpython;
+// whether to show them is the reader's choice, as a program may embed the
+// interpreter and have frames in the same file. Where the native frames of a
+// merged stack are cut, a native frame of module 0 says so, and Python's go on.
 type WireStackDef struct {
 	WireHead
 	Hash    uint64
 	Count   uint32
-	Dropped uint32 // outer frames left out
+	Dropped uint32 // outer frames left out; at least as many where native ones could not be followed
 	Spare   [4]uint64
 }
 
 // WireFrame is one frame of a WireStackDef.
 type WireFrame struct {
-	Code        uint64 // key of a WireCodeDef, or an instruction address
-	Instruction int32  // byte offset in the code, for Python
-	Kind        uint32 // a FrameKind: FramePython or FrameNative
+	Code        uint64 // key of a WireCodeDef; native: the address, as the module's ELF file counts, of a caller less 1
+	Instruction int32  // byte offset in the code; native: number of a WireModuleDef
+	Kind        uint32 // a FrameKind: FramePython, FrameNative or FrameGo
+}
+
+// WireModuleDef defines what native code was mapped from; its build id and its
+// path follow it, the path as /proc/PID/maps has it, or [vdso], or [anon] for
+// code that no file holds. It stands before the first stack that needs it, so
+// that nothing of it is asked of a process that may be gone.
+type WireModuleDef struct {
+	WireHead
+	Number     uint32 // in its process; 1 to MaxModules-1, and never another's
+	BuildBytes uint32 // of the GNU build id, 0 none
+	PathBytes  uint32
+	Spare      uint32
+	Bias       uint64 // runtime address less the file's own
+	Start      uint64 // where its code was mapped
+	End        uint64
+	Spare2     uint64
 }
 
 // WireNameDef defines a text; its bytes follow.
@@ -266,6 +292,7 @@ var WireStructs = []struct {
 	{"code_def", WireCodeDef{}},
 	{"stack_def", WireStackDef{}},
 	{"frame", WireFrame{}},
+	{"module_def", WireModuleDef{}},
 	{"name_def", WireNameDef{}},
 	{"device_def", WireDeviceDef{}},
 	{"call_slot", WireCallSlot{}},
@@ -282,6 +309,7 @@ func WireConstants() []NamedNumber {
 		{"LANE_MAGIC", LaneMagic}, {"HELLO_MAGIC", HelloMagic}, {"ASK_MAGIC", AskMagic},
 		{"MIN_LANE_SIZE", MinLaneSize}, {"DEFAULT_LANE_SIZE", DefaultLane}, {"MAX_LANES", MaxLanes}, {"MAX_LANE_BYTES", MaxLaneBytes},
 		{"MAX_NAME_BYTES", MaxNameBytes}, {"MAX_TABLE_BYTES", MaxTableBytes}, {"MAX_FRAMES", MaxFrames},
+		{"MAX_MODULES", MaxModules}, {"MAX_BUILD_ID", MaxBuildID},
 		{"ANSWER_WAIT", AnswerWait}, {"ANSWER_UNKNOWN", AnswerUnknown}, {"ANSWER_POOL", AnswerPool}, {"ANSWER_DRIVER", AnswerDriver},
 		{"WIRE_PAD", uint64(WirePad)},
 	}

@@ -343,7 +343,7 @@ func (f *fold) processEnd(l *lane, e *ending) {
 		row.Layer, row.Class = info.Layer, info.Class
 		row.Device = f.ordinal(t, u.call.Device)
 		if u.call.Stack != 0 {
-			row.Stack = f.stackOf(t, u.call.Stack)
+			row.Stack = f.stackOf(u.lane, u.call.Stack)
 		}
 		row.Scope = scope
 		f.emit(row, true)

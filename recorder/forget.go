@@ -40,7 +40,7 @@ func nameBytes(s string) int64 { return int64(100 + len(s)) }
 func (c *code) bytes() int64 {
 	return int64(200 + len(c.file) + len(c.name) + len(c.lines.table) + 16*len(c.frames))
 }
-func (s *stack) bytes() int64 { return int64(100 + 16*len(s.frames)) }
+func (s *stack) bytes() int64 { return int64(100 + 16*len(s.frames) + 16*len(s.under)) }
 
 // forgetting reports whether it is time.
 func (f *fold) forgetting() bool {
@@ -70,6 +70,9 @@ func (f *fold) forget() *format.Keep {
 		for _, s := range t.stacks.old {
 			f.remembered += s.bytes()
 			stacks[s.id] = true
+			for _, id := range s.under {
+				stacks[id] = true
+			}
 		}
 		for _, id := range t.names.old {
 			names[id] = true

@@ -9,15 +9,21 @@ import (
 	"github.com/gpurec/gpurec/recorder/ring"
 )
 
-// defineStack is a record of a stack of one native frame, of which hash is the
-// address too.
+// defineModule is a record of a module of that number.
+func defineModule(number uint32) []byte {
+	d := format.WireModuleDef{WireHead: format.WireHead{Kind: format.WireModule, Slots: 1}, Number: number}
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&d)), 64)...)
+}
+
+// defineStack is a record of a stack of one native frame in module 1, of which
+// hash is the address too.
 func defineStack(hash uint64) []byte {
 	d := struct {
 		format.WireStackDef
 		format.WireFrame
 		_ [48]byte
 	}{format.WireStackDef{WireHead: format.WireHead{Kind: format.WireStack, Slots: 2}, Hash: hash, Count: 1},
-		format.WireFrame{Code: hash, Kind: uint32(format.FrameNative)}, [48]byte{}}
+		format.WireFrame{Code: hash, Instruction: 1, Kind: uint32(format.FrameNative)}, [48]byte{}}
 	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&d)), 128)...)
 }
 
@@ -32,7 +38,7 @@ func TestForget(t *testing.T) {
 	send := func(hash uint64, with bool, kind format.Kind, address uint64) format.StackID {
 		var records [][]byte
 		if with {
-			records = append(records, defineStack(hash))
+			records = append(records, defineModule(1), defineStack(hash))
 		}
 		r := rec(kind, 10+seq, seq)
 		w := (*format.WireEvent)(unsafe.Pointer(&r[0]))

@@ -1,8 +1,10 @@
 package recorder
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/recorder/ring"
@@ -15,6 +17,7 @@ const maxDevices = 1024
 const (
 	labelBefore = "before recording"
 	labelCut    = "[outer frames left out]"
+	labelNative = "[native]" // the module of the cut of a merged stack's native frames
 	labelCode   = "[unknown code]"
 )
 
@@ -77,7 +80,8 @@ type tables struct {
 	codes   generational[*code]
 	stacks  stackTable
 	names   generational[format.NameID]
-	devices []ownDevice // by the process's own ordinal
+	modules map[uint32]module // by the process's own number; never forgotten: they are few
+	devices []ownDevice       // by the process's own ordinal
 	ranges  map[uint64]openScope
 	closed  generational[closedScope] // by number, the latest: a program may still report what one measured, or ask
 	open    int                       // scopes
@@ -139,12 +143,19 @@ type code struct {
 	frames     map[int32]format.FrameID
 }
 
+// A module is a file that native code was mapped from.
+type module struct {
+	path, buildID string
+}
+
 // A stack is kept as it came until an event refers to it: its code objects may
 // stand behind it in the lane.
 type stack struct {
 	frames  []format.WireFrame
 	dropped uint32
 	id      format.StackID
+	native  bool                              // all frames are: it stands under its thread's name,
+	under   map[format.StackID]format.StackID // and has an id for each; id is 0
 }
 
 // An interner gives out the trace's ids. Each new one goes into the page that
@@ -249,7 +260,18 @@ func (f *fold) define(l *lane, r ring.Record) {
 		if _, ok := t.stacks.get(d.Hash); ok {
 			return
 		}
-		t.stacks.put(d.Hash, &stack{frames: append([]format.WireFrame(nil), frames...), dropped: d.Dropped})
+		s := &stack{frames: append([]format.WireFrame(nil), frames...), dropped: d.Dropped}
+		s.native = len(frames) > 0 && !slices.ContainsFunc(frames, func(w format.WireFrame) bool { return format.FrameKind(w.Kind) != format.FrameNative })
+		t.stacks.put(d.Hash, s)
+	case format.WireModule:
+		d, id, path := r.Module()
+		if _, ok := t.modules[d.Number]; ok || d.Number >= format.MaxModules {
+			return
+		}
+		if t.modules == nil {
+			t.modules = map[uint32]module{}
+		}
+		t.modules[d.Number] = module{valid(string(path)), hex.EncodeToString(id)}
 	case format.WireName:
 		d, b := r.Name()
 		if _, ok := t.names.get(d.Hash); !ok {
@@ -312,25 +334,37 @@ func (f *fold) ordinal(t *tables, ordinal int16) format.Device {
 	return own.id
 }
 
-// stackOf is the trace's stack of a hash; 0 where it was never defined, which
-// is counted, and the event kept.
-func (f *fold) stackOf(t *tables, hash uint64) format.StackID {
+// stackOf is the trace's stack of a hash that a lane's thread sent; 0 where it was
+// never defined, which is counted, and the event kept.
+func (f *fold) stackOf(l *lane, hash uint64) format.StackID {
+	t := &l.process.tables
 	s, ok := t.stacks.get(hash)
 	if !ok {
 		f.stats.Unresolved++
 		return 0
 	}
+	if s.native {
+		root := f.threadStack(l)
+		id, ok := s.under[root]
+		if !ok {
+			if s.under == nil {
+				s.under = map[format.StackID]format.StackID{}
+			}
+			id = f.resolve(t, root, s)
+			s.under[root] = id
+		}
+		return id
+	}
 	if s.id == 0 {
-		s.id = f.resolve(t, s)
+		s.id = f.resolve(t, 0, s)
 		s.frames = nil
 	}
 	return s.id
 }
 
-func (f *fold) resolve(t *tables, s *stack) format.StackID {
-	var id format.StackID
+func (f *fold) resolve(t *tables, id format.StackID, s *stack) format.StackID {
 	if s.dropped > 0 {
-		id = f.node(0, f.frame(format.Frame{Kind: format.FrameLabel, Function: labelCut}))
+		id = f.node(id, f.frame(format.Frame{Kind: format.FrameLabel, Function: labelCut}))
 	}
 	for i := len(s.frames) - 1; i >= 0; i-- { // they travel innermost first
 		id = f.node(id, f.frameOf(t, &s.frames[i]))
@@ -340,8 +374,15 @@ func (f *fold) resolve(t *tables, s *stack) format.StackID {
 
 func (f *fold) frameOf(t *tables, w *format.WireFrame) format.FrameID {
 	kind := format.FrameKind(min(w.Kind, 255))
+	if kind == format.FrameNative && w.Instruction == 0 {
+		return f.frame(format.Frame{Kind: kind, Module: labelNative, Function: labelCut})
+	}
 	if kind == format.FrameNative {
-		return f.frame(format.Frame{Kind: kind, Address: w.Code})
+		m, ok := t.modules[uint32(w.Instruction)]
+		if !ok {
+			f.stats.Unresolved++
+		}
+		return f.frame(format.Frame{Kind: kind, Module: m.path, BuildID: m.buildID, Address: w.Code})
 	}
 	c, ok := t.codes.get(w.Code)
 	if !ok || !kind.Valid() {
@@ -359,7 +400,8 @@ func (f *fold) frameOf(t *tables, w *format.WireFrame) format.FrameID {
 	return id
 }
 
-// threadStack is the stack of a thread that had no frames of its own.
+// threadStack is the stack of a thread that had no frames of its own, and under
+// which its native ones stand.
 func (f *fold) threadStack(l *lane) format.StackID {
 	if l.fold.thread == 0 && l.fold.name != "" {
 		l.fold.thread = f.node(0, f.frame(format.Frame{Kind: format.FrameThread, Function: "[thread " + l.fold.name + "]"}))

@@ -117,17 +117,29 @@ func (f *fold) summary() Summary {
 	return s
 }
 
-// innermost is the frame of a stack's own node.
+// innermost is the frame that a stack is called by: its innermost one, native
+// ones left out, which have no name yet; of a thread with no others, its name.
 func (f *fold) innermost(id format.StackID) format.Frame {
-	for key, node := range f.in.nodes {
-		if node != id {
-			continue
+	for id != 0 {
+		key, ok := keyOf(f.in.nodes, id)
+		if !ok {
+			break
 		}
-		for fr, fid := range f.in.frames {
-			if fid == format.FrameID(uint32(key)) {
-				return fr
-			}
+		fr, ok := keyOf(f.in.frames, format.FrameID(uint32(key)))
+		if ok && fr.Kind != format.FrameNative && fr.Function != labelCut {
+			return fr
 		}
+		id = format.StackID(key >> 32)
 	}
 	return format.Frame{Kind: format.FrameLabel, Function: "unknown"}
+}
+
+func keyOf[K, V comparable](m map[K]V, want V) (K, bool) {
+	for k, v := range m {
+		if v == want {
+			return k, true
+		}
+	}
+	var none K
+	return none, false
 }

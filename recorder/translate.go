@@ -75,7 +75,7 @@ func (f *fold) eventRecord(l *lane, r ring.Record) {
 	}
 	switch {
 	case w.Stack != 0:
-		e.Stack = f.stackOf(t, w.Stack)
+		e.Stack = f.stackOf(l, w.Stack)
 	case e.Kind == format.Alloc || e.Kind == format.AllocFailed || e.Kind == format.Import:
 		e.Stack = f.threadStack(l)
 	}
@@ -135,7 +135,7 @@ func (f *fold) scopeRecord(l *lane, r ring.Record) {
 	e.Device = f.ordinal(t, w.Device)
 	e.Scope = l.fold.nest.innermost()
 	if w.Stack != 0 {
-		e.Stack = f.stackOf(t, w.Stack)
+		e.Stack = f.stackOf(l, w.Stack)
 	}
 	var also []scope
 	switch w.Kind {

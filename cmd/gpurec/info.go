@@ -72,7 +72,7 @@ func info(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 		line("python", "%s %s", python, strings.TrimSpace(string(out)))
 	}
 	line("layers", "driver calls, PyTorch's allocator, NVTX ranges; CuPy's pool through the Python package")
-	line("not yet", "native stacks, memory of CUDA graphs, attaching to a running process, static programs")
+	line("not yet", "memory of CUDA graphs, attaching to a running process, static programs")
 	return 0
 }
 

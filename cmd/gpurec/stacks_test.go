@@ -63,6 +63,9 @@ func TestPythonStacks(t *testing.T) {
 				frames, _ := tr.defs.Walk(stacks[address], nil)
 				for i := len(frames) - 1; i >= 0; i-- {
 					f, _ := tr.defs.Frame(frames[i])
+					if f.Kind == format.FrameNative || f.Kind == format.FrameLabel {
+						continue
+					}
 					got = append(got, f.String())
 				}
 				if len(got) == 1 && strings.HasPrefix(got[0], "[thread ") {

@@ -164,7 +164,7 @@ static inline __attribute__((always_inline)) void pool(unsigned kind, uint32_t f
 		return;
 	bool driver = api == GPUREC_API_CUPY_ALLOC || api == GPUREC_API_GO_ALLOC || api == GPUREC_API_GO_FREE;
 	int16_t where = gpurec_device(t, device, false);
-	uint64_t stack = gpurec_stack(t, skip);
+	uint64_t stack = gpurec_stack(t, skip, false);
 	struct record *r = gpurec_record(t, 2, kind == GPUREC_KIND_ALLOC);
 	r->e = (gpurec_event){
 		.kind = (uint8_t)kind,

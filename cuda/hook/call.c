@@ -31,7 +31,7 @@ bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size)
 		c->r.e.flags = GPUREC_FLAG_INPOOL | (h->layer == GPUREC_LAYER_POOL ? GPUREC_FLAG_NESTED : 0);
 	if (unlikely(gpurec_python == 0 && (t->seq & (t->seq - 1)) == 0))
 		gpurec_python_find(); /* a program may start an interpreter late; ever more seldom looked for */
-	c->r.e.stack = gpurec_stack(t, 0);
+	c->r.e.stack = gpurec_stack(t, 0, true);
 
 	gpurec_call_slot *slot = &t->lane->call;
 	slot->api = (uint16_t)api;

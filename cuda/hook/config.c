@@ -57,9 +57,10 @@ __attribute__((constructor)) static void read_environment(void)
 	copy(c->chain, sizeof c->chain, getenv(GPUREC_ENV_NVTX_CHAIN));
 	c->wait = equal(getenv(GPUREC_ENV_ON_FULL), "wait");
 
-	/* Native frames are walked elsewhere than here: their words switch these off. */
 	const char *stacks = getenv(GPUREC_ENV_STACKS);
-	c->stacks = !(equal(stacks, "none") || equal(stacks, "native"));
+	bool none = equal(stacks, "none"), python = equal(stacks, "python"), native = equal(stacks, "native"), both = equal(stacks, "both");
+	c->python = !(none || native);
+	c->native = none || python ? NATIVE_NEVER : native || both ? NATIVE_ALWAYS : NATIVE_ELSE;
 	c->max_frames = 128;
 	uint64_t frames = number(getenv(GPUREC_ENV_MAX_FRAMES));
 	if (frames > 0)

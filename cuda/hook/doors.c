@@ -325,6 +325,7 @@ EARLY void *gpurec_door(void *handle, const char *name)
 	int err = errno;
 	if (real_dlsym() == NULL)
 		return NOTHING;
+	gpurec_module_changed();
 	void *p = NULL;
 	/* What the driver, or a library that another look-up is just opening, asks
 	 * for is its own business; RTLD_NEXT means a function behind the caller. */

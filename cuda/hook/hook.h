@@ -6,7 +6,8 @@
  *   torch.c   PyTorch's reports                   cupy.c   CuPy's
  *   nvtx.c    NVTX ranges and marks                     api.c    gpurec.h
  *   stack.c   definitions: what has been sent           python.c CPython's code objects
- *   walk.c    CPython's frames
+ *   walk.c    CPython's frames                          unwind.c native frames
+ *   unwind_cfi.c  .eh_frame                             module.c what is mapped where
  *   birth.c   a lane's birth                            lane.c   publishing, a full lane
  *   thread.c  threads, forks, ends
  *   config.c  the environment
@@ -44,7 +45,8 @@ struct config {
 	bool on;      /* a recorder's socket was named */
 	bool verbose; /* say on stderr why the hook is off */
 	bool wait;    /* what a full lane does before the recorder has said */
-	bool stacks;  /* Python frames are wanted */
+	bool python;  /* Python frames are wanted */
+	enum { NATIVE_NEVER, NATIVE_ELSE, NATIVE_ALWAYS } native; /* ELSE: where there are no Python frames, and on the driver's events */
 	unsigned max_frames;
 	uint64_t lane_size; /* bytes of a ring */
 	char socket[108];
@@ -65,9 +67,9 @@ void gpurec_say(const char *text);
 
 /* A definition that waits for its event. */
 struct def {
-	uint8_t kind; /* GPUREC_WIRE_CODE, STACK, NAME, DEVICE */
+	uint8_t kind; /* GPUREC_WIRE_CODE, STACK, NAME, DEVICE, MODULE */
 	uint8_t unit;
-	uint16_t number; /* a device's ordinal */
+	uint16_t number; /* a device's ordinal, a module's number */
 	uint32_t bytes;  /* in the ring, a multiple of a slot */
 	uint32_t length; /* of a text */
 	uint64_t key;
@@ -84,6 +86,14 @@ struct record {
 	gpurec_call c;
 };
 _Static_assert(sizeof(struct record) == 2 * GPUREC_SLOT_SIZE, "a record is two slots");
+
+/* A native frame. */
+struct native {
+	uintptr_t at;  /* of a caller the call's last byte */
+	uintptr_t end; /* its part of the stack ends here */
+	uint16_t module;
+	bool loop; /* of CPython's interpreter */
+};
 
 /*
  * What a lane's present thread knows. It belongs to the lane: the next thread
@@ -124,6 +134,14 @@ struct thread {
 		int depth;
 	} domains[MAX_DOMAINS];
 
+	unsigned native_frames, native_dropped;
+	uint32_t stack_of;               /* the thread of which the next two are */
+	uintptr_t stack_low, stack_end;  /* in between all is mapped; see unwind.c */
+	uintptr_t copy_of;               /* the page that copy has */
+	struct native native[GPUREC_MAX_FRAMES];
+	char copy[4096], scratch[8192] __attribute__((aligned(16)));
+
+	uint64_t sent_modules[GPUREC_MAX_MODULES / 64];
 	uint64_t sent_stacks[SENT_STACKS];
 	uint64_t sent_codes[SENT_CODES];
 	uint64_t sent_names[SENT_NAMES];
@@ -289,7 +307,7 @@ void gpurec_publish_defs(struct thread *t);
 /* ---- stack.c ----------------------------------------------------------- */
 
 /* Each returns what the event carries and adds what the recorder does not know yet. */
-uint64_t gpurec_def_stack(struct thread *t, int skip);
+uint64_t gpurec_def_stack(struct thread *t, int skip, bool driver);
 uint64_t gpurec_def_name(struct thread *t, const char *text);
 uint64_t gpurec_def_text(struct thread *t, const void *text, size_t bytes, unsigned unit);
 int16_t gpurec_def_device(struct thread *t, int ordinal, bool ask);
@@ -312,23 +330,63 @@ static inline uint64_t gpurec_mix(uint64_t h, uint64_t x)
 	return h ^ (h >> 29);
 }
 
+/* ---- hashing lists: walk.c ------------------------------------------------------ */
+
+typedef unsigned __int128 gpurec_sum;
+enum { MOST_PAIRS = 4 }; /* of a frame */
+extern uint64_t gpurec_noise[2 * MOST_PAIRS * GPUREC_MAX_FRAMES];
+void gpurec_make_noise(void);
+
+/*
+ * A list of pairs of words is hashed as NH does (J. Black and others, UMAC,
+ * 1999): the sum of (noise + a) · (noise' + b) in 128 bits. For numbers drawn at
+ * random two lists collide with a chance of 2^-64, whatever they have in common;
+ * and no product waits for the one before it, where a chain of mixes cost 10
+ * cycles a frame. The noise must be drawn place by place: one that grows evenly
+ * gives a b b a and b a a b the same sum.
+ */
+static inline __attribute__((always_inline)) gpurec_sum gpurec_product(const uint64_t *two, uint64_t a, uint64_t b)
+{
+	return (gpurec_sum)(two[0] + a) * (two[1] + b);
+}
+
+static inline __attribute__((always_inline)) uint64_t gpurec_folded(gpurec_sum sum, uint64_t x)
+{
+	return gpurec_mix(gpurec_mix((uint64_t)sum, x), (uint64_t)(sum >> 64));
+}
+
 /* ---- python.c ---------------------------------------------------------- */
 
 extern uint32_t gpurec_python; /* 0x030b0700 for 3.11.7, 0: none, or not one that can be read */
+
+extern uintptr_t gpurec_python_loop; /* _PyEval_EvalFrameDefault, 0 not known */
 
 void gpurec_python_find(void);
 /* The hash of this thread's innermost max frames; 0: it has none. */
 uint64_t gpurec_python_hash(unsigned max, int skip);
 /* Fills t->frames and t->codes of a stack that has a hash. */
 void gpurec_python_walk(struct thread *t, unsigned max, int skip);
+/* Where on the C stack the calling thread's Python frames were entered: place[i]
+ * is in the frame of the interpreter's loop that runs the frames from the one
+ * after before[i-1] to before[i]. Returns how many, at most max; -1: this version
+ * does not say. */
+int gpurec_python_entries(unsigned max, int skip, uintptr_t *place, unsigned *before);
 uint32_t gpurec_code_bytes(const void *code, uint32_t limit);
 void gpurec_code_write(const void *code, uint64_t key, uint32_t bytes, unsigned char *to);
 
-/* gpurec_def_stack, in a process with an interpreter that is wanted and can be read. */
-static inline uint64_t gpurec_stack(struct thread *t, int skip)
+/* gpurec_def_stack, where there is something to walk. skip: innermost Python frames
+ * that are ours; driver: the event is the driver's. */
+static inline uint64_t gpurec_stack(struct thread *t, int skip, bool driver)
 {
-	return __atomic_load_n(&gpurec_python, __ATOMIC_RELAXED) ? gpurec_def_stack(t, skip) : 0;
+	return gpurec_config.native != NATIVE_NEVER || __atomic_load_n(&gpurec_python, __ATOMIC_RELAXED) ? gpurec_def_stack(t, skip, driver) : 0;
 }
+
+/* ---- module.c: what definitions and doors need ------------------------------------ */
+
+uint32_t gpurec_module_bytes(unsigned number);
+void gpurec_module_write(unsigned number, unsigned char *to);
+void gpurec_module_changed(void); /* something may have been unmapped */
+void gpurec_module_forked(void);
 
 /* ---- doors.c, driver.c, torch.c ------------------------------------------ */
 

@@ -199,6 +199,7 @@ void gpurec_lane_forget(struct thread *t, uint32_t epoch)
 	t->epoch = epoch;
 	t->devices = 0;
 	memset(t->sent_stacks, 0, sizeof t->sent_stacks);
+	memset(t->sent_modules, 0, sizeof t->sent_modules);
 	memset(t->sent_codes, 0, sizeof t->sent_codes);
 	memset(t->sent_names, 0, sizeof t->sent_names);
 }

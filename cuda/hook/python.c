@@ -9,14 +9,13 @@
  * are no stacks.
  */
 #include "python.h"
+#include "unwind.h"
 
 #include <dlfcn.h>
 #include <link.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 uint32_t gpurec_python;
+uintptr_t gpurec_python_loop;
 struct interpreter gpurec_interpreter;
 static bool given_up;
 
@@ -81,19 +80,8 @@ static bool type_agrees(const struct layout *l, const char *code_type)
 	return seen == 7;
 }
 
-/* Reads a word that may not be there. Where the call is forbidden the table is
- * trusted: type_agrees has confirmed it. */
-static bool careful(uint64_t *to, const char *from)
-{
-	struct iovec local = {to, 8}, remote = {(void *)(uintptr_t)from, 8};
-	long n = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1, &remote, 1, 0);
-	if (n == 8)
-		return true;
-	if (n >= 0 || errno == EFAULT)
-		return false;
-	memcpy(to, from, 8);
-	return true;
-}
+/* Reads a word that may not be there. */
+static bool careful(uint64_t *to, const char *from) { return gpurec_peek(to, (uintptr_t)from, sizeof *to); }
 
 /* A walk that trusts nothing: every frame of this thread has a code object, or
  * is one of those that have none, and the first one's file name is a str. */
@@ -135,7 +123,7 @@ static bool walk_agrees(const struct layout *l, const char *ts)
 void gpurec_python_find(void)
 {
 	unsigned long long loaded = 0;
-	if (!gpurec_config.stacks || __atomic_load_n(&gpurec_interpreter.layout, __ATOMIC_ACQUIRE) != NULL || __atomic_load_n(&given_up, __ATOMIC_RELAXED))
+	if (!gpurec_config.python || __atomic_load_n(&gpurec_interpreter.layout, __ATOMIC_ACQUIRE) != NULL || __atomic_load_n(&given_up, __ATOMIC_RELAXED))
 		return;
 	dl_iterate_phdr(count_loaded, &loaded);
 	if (loaded == __atomic_load_n(&none_among, __ATOMIC_RELAXED))
@@ -180,6 +168,7 @@ void gpurec_python_find(void)
 		gpurec_say("no Python stacks: this interpreter's layout is not one of those known");
 		return;
 	}
+	__atomic_store_n(&gpurec_python_loop, (uintptr_t)gpurec_dlsym(from, "_PyEval_EvalFrameDefault"), __ATOMIC_RELAXED);
 	__atomic_store_n(&gpurec_python, hex, __ATOMIC_RELAXED);
 	__atomic_store_n(&gpurec_interpreter.layout, l, __ATOMIC_RELEASE);
 	gpurec_walk_choose(l->version);

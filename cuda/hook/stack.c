@@ -4,7 +4,7 @@
  * newer hash may push out an older one: that costs sending it again, never an
  * event without its definition.
  */
-#include "hook.h"
+#include "unwind.h"
 
 static uint32_t slots(uint64_t bytes)
 {
@@ -60,6 +60,9 @@ void gpurec_def_sent(struct thread *t, const struct def *d)
 		break;
 	case GPUREC_WIRE_DEVICE:
 		t->devices |= 1ull << d->number;
+		break;
+	case GPUREC_WIRE_MODULE:
+		t->sent_modules[d->number / 64] |= 1ull << d->number % 64;
 		break;
 	}
 }
@@ -148,21 +151,134 @@ int16_t gpurec_def_device(struct thread *t, int ordinal, bool may_ask)
 
 /* ---- stacks --------------------------------------------------------------- */
 
-uint64_t gpurec_def_stack(struct thread *t, int skip)
+static void define_codes(struct thread *t)
 {
-	uint64_t hash = gpurec_python_hash(gpurec_config.max_frames, skip);
-	if (likely(hash == 0 || known(t->sent_stacks, SENT_STACKS, hash)))
-		return hash;
-	gpurec_python_walk(t, gpurec_config.max_frames, skip);
-	if (t->nframes == 0)
-		return 0;
 	for (unsigned i = 0; i < t->nframes; i++) {
 		uint64_t key = t->frames[i].code;
 		if (!known(t->sent_codes, SENT_CODES, key) && !waiting(t, GPUREC_WIRE_CODE, key))
 			add(t, GPUREC_WIRE_CODE, key, gpurec_code_bytes(t->codes[i], (uint32_t)(t->capacity / 4)))->from = t->codes[i];
 	}
+}
+
+static uint64_t define_frames(struct thread *t, uint64_t hash)
+{
 	add(t, GPUREC_WIRE_STACK, hash, sizeof(gpurec_stack_def) + t->nframes * sizeof(gpurec_frame));
 	return hash;
+}
+
+static uint64_t python_stack(struct thread *t, uint64_t hash, int skip)
+{
+	if (likely(known(t->sent_stacks, SENT_STACKS, hash)))
+		return hash;
+	gpurec_python_walk(t, gpurec_config.max_frames, skip);
+	if (t->nframes == 0)
+		return 0;
+	define_codes(t);
+	return define_frames(t, hash);
+}
+
+static void define_modules(struct thread *t)
+{
+	for (unsigned i = 0; i < t->native_frames; i++) {
+		unsigned number = t->native[i].module;
+		if (!(t->sent_modules[number / 64] >> number % 64 & 1) && !waiting(t, GPUREC_WIRE_MODULE, number))
+			add(t, GPUREC_WIRE_MODULE, number, gpurec_module_bytes(number))->number = (uint16_t)number;
+	}
+}
+
+/* Where the interpreter's loop was entered; see gpurec_python_entries. */
+struct entries {
+	int n;
+	unsigned before[256];
+	uintptr_t place[256];
+};
+enum { MOST_ENTRIES = 256, HALF = GPUREC_MAX_FRAMES / 2 - 1 };
+
+static struct entries *entries_of(struct thread *t, int skip)
+{
+	_Static_assert(sizeof(struct entries) <= sizeof t->copy, "entries lie where pages were copied to");
+	struct entries *e = (struct entries *)t->copy;
+	e->n = gpurec_python_entries(MOST_ENTRIES, skip, e->place, e->before);
+	return e;
+}
+
+static gpurec_frame native_frame(const struct native *n)
+{
+	return (gpurec_frame){n->at - gpurec_module(n->module)->bias, n->module, GPUREC_FRAME_NATIVE};
+}
+
+/*
+ * Python and native frames in the order of their calls, from t->frames and
+ * t->native into t->frames: each frame of the interpreter's loop comes after the
+ * Python frames that it runs. 3.9 tells the loop by its address alone, and each of
+ * its frames runs one. Where native frames are cut, a frame of no module says so, and
+ * the other Python frames follow. skip: the innermost Python frames are left out, and so are the native ones in them.
+ */
+static void merge(struct thread *t, const struct entries *e, bool skip)
+{
+	gpurec_frame *python = (gpurec_frame *)t->scratch;
+	unsigned taken = 0, n = 0, until = 0, all = t->nframes;
+	int entry = 0;
+	_Static_assert(sizeof t->scratch >= HALF * sizeof *python, "half of the frames are Python's");
+	memcpy(python, t->frames, all * sizeof *python);
+	for (unsigned i = 0; i < t->native_frames; i++) {
+		if (e->n < 0)
+			until += t->native[i].loop;
+		for (; entry < e->n && e->place[entry] < t->native[i].end; entry++)
+			until = e->before[entry];
+		while (taken < until && taken < all)
+			t->frames[n++] = python[taken++];
+		if (!skip || taken > 0)
+			t->frames[n++] = native_frame(&t->native[i]);
+	}
+	if (t->native_dropped > 0)
+		t->frames[n++] = (gpurec_frame){0, NO_MODULE, GPUREC_FRAME_NATIVE};
+	while (taken < all)
+		t->frames[n++] = python[taken++];
+	t->nframes = n;
+}
+
+/* A stack with native frames; python is the hash of its Python frames, 0: it has none. */
+static __attribute__((noinline)) uint64_t native_stack(struct thread *t, uint64_t python, int skip)
+{
+	unsigned max = gpurec_config.max_frames;
+	const struct entries *e = NULL;
+	if (python != 0 && max > HALF)
+		python = gpurec_python_hash(max = HALF, skip);
+	uint64_t hash = gpurec_unwind(t, max, false);
+	if (hash == 0)
+		return python != 0 ? python_stack(t, python, skip) : 0;
+	if (python != 0) {
+		e = entries_of(t, skip);
+		hash = gpurec_mix(gpurec_mix(hash, python), (uint64_t)skip);
+		for (int i = 0; i < e->n; i++)
+			hash = gpurec_mix(hash, e->before[i]);
+	}
+	if (likely(known(t->sent_stacks, SENT_STACKS, hash)))
+		return hash;
+
+	t->nframes = t->frames_dropped = 0;
+	gpurec_unwind(t, max, true);
+	define_modules(t);
+	if (python != 0) {
+		gpurec_python_walk(t, max, skip);
+		define_codes(t);
+		e = entries_of(t, skip);
+		merge(t, e, skip > 0);
+	} else {
+		for (; t->nframes < t->native_frames; t->nframes++)
+			t->frames[t->nframes] = native_frame(&t->native[t->nframes]);
+		t->frames_dropped = t->native_dropped;
+	}
+	return define_frames(t, hash);
+}
+
+uint64_t gpurec_def_stack(struct thread *t, int skip, bool driver)
+{
+	uint64_t python = gpurec_python_hash(gpurec_config.max_frames, skip);
+	if (gpurec_config.native == NATIVE_ALWAYS || (gpurec_config.native == NATIVE_ELSE && (driver || python == 0)))
+		return native_stack(t, python, skip);
+	return likely(python != 0) ? python_stack(t, python, skip) : 0;
 }
 
 /* ---- into the ring ---------------------------------------------------------- */
@@ -189,6 +305,9 @@ void gpurec_def_write(const struct thread *t, const struct def *d, unsigned char
 	}
 	case GPUREC_WIRE_DEVICE:
 		memcpy(to, &devices[d->number].def, sizeof(gpurec_device_def));
+		break;
+	case GPUREC_WIRE_MODULE:
+		gpurec_module_write(d->number, to);
 		break;
 	}
 }

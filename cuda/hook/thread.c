@@ -75,6 +75,7 @@ static void forget_parent(void)
 	blocks = 0;
 	missed_here = 0;
 	gpurec_lane_reset();
+	gpurec_module_forked();
 }
 
 /* Blocks and lanes are unmapped, so that a long-lived worker does not hold its
@@ -281,6 +282,7 @@ static struct thread *mine(void)
 	t->tid = (uint32_t)syscall(SYS_gettid);
 	gpurec_tls.self = t;
 	watch_end();
+	gpurec_make_noise();
 	gpurec_python_find();
 	return t;
 }

@@ -92,7 +92,7 @@ static inline __attribute__((always_inline)) void record(unsigned kind, unsigned
 		return;
 	bool alloc = kind == GPUREC_KIND_ALLOC;
 	int16_t where = gpurec_device(t, (int8_t)(device >> 8), false);
-	uint64_t stack = gpurec_stack(t, 0);
+	uint64_t stack = gpurec_stack(t, 0, false);
 	struct record *r = gpurec_record(t, 1, alloc);
 	r->e = (gpurec_event){
 		.kind = (uint8_t)kind,

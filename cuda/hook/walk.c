@@ -12,36 +12,22 @@
 
 /* ---- hashing ------------------------------------------------------------------ */
 
-typedef unsigned __int128 wide;
-
 /* Two numbers for each pair of words, from a fixed seed: every thread's hashes agree. */
-enum { MOST_PAIRS = 4 }; /* of a frame */
-static uint64_t noise[2 * MOST_PAIRS * GPUREC_MAX_FRAMES];
+uint64_t gpurec_noise[2 * MOST_PAIRS * GPUREC_MAX_FRAMES];
 
-static void make_noise(unsigned n)
+void gpurec_make_noise(void)
 {
+	static bool made;
 	uint64_t s = 0;
-	for (unsigned i = 0; i < n; i++) {
+	if (__atomic_load_n(&made, __ATOMIC_ACQUIRE))
+		return;
+	for (unsigned i = 0; i < sizeof gpurec_noise / sizeof *gpurec_noise; i++) {
 		uint64_t z = s += 0x9e3779b97f4a7c15ull; /* splitmix64 */
 		z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
 		z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-		__atomic_store_n(&noise[i], z ^ z >> 31, __ATOMIC_RELAXED);
+		__atomic_store_n(&gpurec_noise[i], z ^ z >> 31, __ATOMIC_RELAXED);
 	}
-}
-
-/*
- * A list of pairs of words is hashed as NH does (J. Black and others, UMAC,
- * 1999): the sum of (noise + a) · (noise' + b) in 128 bits. For numbers drawn at
- * random two lists collide with a chance of 2^-64, whatever they have in common;
- * and no product waits for the one before it, where a chain of mixes cost 10
- * cycles a frame. The noise must be drawn place by place: one that grows evenly
- * gives a b b a and b a a b the same sum.
- */
-INLINE wide product(const uint64_t *two, uint64_t a, uint64_t b) { return (wide)(two[0] + a) * (two[1] + b); }
-
-INLINE uint64_t folded(wide sum, uint64_t x)
-{
-	return gpurec_mix(gpurec_mix((uint64_t)sum, x), (uint64_t)(sum >> 64));
+	__atomic_store_n(&made, true, __ATOMIC_RELEASE);
 }
 
 /* The last n bytes before end, at most 16, as numbers. What stands before them is
@@ -87,7 +73,7 @@ INLINE uint64_t name_hash(const struct layout *l, const char *name)
  * and last 16 bytes of the file name, the first line, length and first 16 bytes
  * of the line table; and with them the place in it, if it is a frame's.
  */
-INLINE wide content(const struct layout *l, const char *code, uint32_t at, const uint64_t *eight)
+INLINE gpurec_sum content(const struct layout *l, const char *code, uint32_t at, const uint64_t *eight)
 {
 	uint64_t n;
 	unsigned unit;
@@ -97,14 +83,14 @@ INLINE wide content(const struct layout *l, const char *code, uint32_t at, const
 	uint64_t size = FIELD(uint64_t, table, BYTES_SIZE), some = size < 16 ? size : 16;
 	struct words file = before(end, n), first = before(table + BYTES_DATA + some, some);
 
-	wide sum = product(eight, (uintptr_t)code, name_hash(l, POINTER(code, l->co_name)));
-	sum += product(eight + 2, file.a, file.b);
-	sum += product(eight + 4, first.a, first.b);
-	sum += product(eight + 6, n << 32 | FIELD(uint32_t, code, l->co_firstline), size << 32 | at);
+	gpurec_sum sum = gpurec_product(eight, (uintptr_t)code, name_hash(l, POINTER(code, l->co_name)));
+	sum += gpurec_product(eight + 2, file.a, file.b);
+	sum += gpurec_product(eight + 4, first.a, first.b);
+	sum += gpurec_product(eight + 6, n << 32 | FIELD(uint32_t, code, l->co_firstline), size << 32 | at);
 	return sum;
 }
 
-static __attribute__((noinline)) uint64_t content_key(const struct layout *l, const char *code) { return folded(content(l, code, 0, noise), 0); }
+static __attribute__((noinline)) uint64_t content_key(const struct layout *l, const char *code) { return gpurec_folded(content(l, code, 0, gpurec_noise), 0); }
 
 /* From 3.12 on a code object has a version of its own; 0: the counter ran over. */
 INLINE uint64_t version(const struct layout *l, const char *code)
@@ -119,12 +105,12 @@ static uint64_t code_key(const struct layout *l, const char *code)
 }
 
 /* A frame's part of its stack's sum. */
-INLINE wide part(const struct layout *l, const char *code, uint32_t at, const uint64_t *its)
+INLINE gpurec_sum part(const struct layout *l, const char *code, uint32_t at, const uint64_t *its)
 {
 	if (l->co_version < 0)
 		return content(l, code, at, its);
 	uint64_t v = version(l, code);
-	return product(its, likely(v != 0) ? (uintptr_t)code : content_key(l, code), v << 32 | at);
+	return gpurec_product(its, likely(v != 0) ? (uintptr_t)code : content_key(l, code), v << 32 | at);
 }
 
 /* The pairs of words in that. */
@@ -193,8 +179,8 @@ INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
 	if (f == NULL)
 		return 0;
 
-	wide sum = 0;
-	const uint64_t *its = noise, *end = noise + 2 * pairs(l) * max;
+	gpurec_sum sum = 0;
+	const uint64_t *its = gpurec_noise, *end = gpurec_noise + 2 * pairs(l) * max;
 	unsigned left = WALK_MOST;
 	do {
 		if (likely(counts(l, f, &code, &at))) {
@@ -205,9 +191,9 @@ INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
 		}
 		f = POINTER(f, l->f_previous);
 	} while (f != NULL && --left > 0);
-	if (its == noise)
+	if (its == gpurec_noise)
 		return 0;
-	uint64_t h = folded(sum, (uint64_t)(its - noise) + (f != NULL));
+	uint64_t h = gpurec_folded(sum, (uint64_t)(its - gpurec_noise) + (f != NULL));
 	return h ? h : 1;
 }
 
@@ -225,7 +211,7 @@ void gpurec_walk_choose(uint16_t python)
 	unsigned i = 0;
 	while (layouts[i].version != python)
 		i++;
-	make_noise(2 * pairs(&layouts[i]) * GPUREC_MAX_FRAMES);
+	gpurec_make_noise();
 	__atomic_store_n(&walk, walks[i], __ATOMIC_RELEASE);
 }
 
@@ -254,4 +240,32 @@ void gpurec_python_walk(struct thread *t, unsigned max, int skip)
 		t->codes[t->nframes] = code;
 		t->frames[t->nframes++] = (gpurec_frame){code_key(l, code), at, GPUREC_FRAME_PYTHON};
 	}
+}
+
+/*
+ * Where the interpreter's loop was entered, on the C stack. From 3.12 on the loop
+ * puts a frame of no Python function under the ones it runs, a local variable of
+ * its own; in 3.10 and 3.11 it has a _PyCFrame, of which in 3.10 each runs one
+ * frame. 3.9 leaves nothing there.
+ */
+int gpurec_python_entries(unsigned max, int skip, uintptr_t *place, unsigned *before)
+{
+	const struct layout *l = gpurec_interpreter.layout;
+	const char *code, *f = innermost(l), *c = l->ts_cframe >= 0 && f != NULL ? POINTER(gpurec_interpreter.thread_state(), l->ts_cframe) : NULL;
+	int32_t at;
+	unsigned counted = 0, n = 0, left = WALK_MOST;
+	if (l->version < 0x030a)
+		return -1;
+	for (; f != NULL && left > 0 && n < max; f = POINTER(f, l->f_previous), left--) {
+		if (counts(l, f, &code, &at) && skip-- <= 0)
+			counted += resumed(l, f, code, at);
+		bool first = l->version >= 0x030c ? FIELD(uint8_t, f, l->f_owner) >= OWNER_C : l->f_entry < 0 || FIELD(uint8_t, f, l->f_entry);
+		if (!first)
+			continue;
+		place[n] = (uintptr_t)(c != NULL ? c : f);
+		before[n++] = counted;
+		if (c != NULL)
+			c = POINTER(c, l->cframe_previous);
+	}
+	return (int)n;
 }

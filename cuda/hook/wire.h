@@ -22,6 +22,8 @@
 #define GPUREC_MAX_NAME_BYTES 0x1000u
 #define GPUREC_MAX_TABLE_BYTES 0x10000u
 #define GPUREC_MAX_FRAMES 0x200u
+#define GPUREC_MAX_MODULES 0x1000u
+#define GPUREC_MAX_BUILD_ID 0x40u
 #define GPUREC_ANSWER_WAIT 0x5f5e100u
 #define GPUREC_ANSWER_UNKNOWN 0x0u
 #define GPUREC_ANSWER_POOL 0x1u
@@ -32,6 +34,7 @@
 #define GPUREC_WIRE_STACK 0x81u
 #define GPUREC_WIRE_NAME 0x82u
 #define GPUREC_WIRE_DEVICE 0x83u
+#define GPUREC_WIRE_MODULE 0x84u
 #define GPUREC_KIND_ALLOC 0x1u
 #define GPUREC_KIND_ALLOC_FAILED 0x2u
 #define GPUREC_KIND_FREE 0x3u
@@ -303,6 +306,36 @@ _Static_assert(sizeof(gpurec_frame) == 16, "wire");
 _Static_assert(offsetof(gpurec_frame, code) == 0, "wire");
 _Static_assert(offsetof(gpurec_frame, instruction) == 8, "wire");
 _Static_assert(offsetof(gpurec_frame, kind) == 12, "wire");
+
+typedef struct gpurec_module_def {
+	uint64_t time;
+	uint32_t seq;
+	uint16_t slots;
+	uint8_t kind;
+	uint8_t layer;
+	uint32_t number;
+	uint32_t build_bytes;
+	uint32_t path_bytes;
+	uint32_t spare;
+	uint64_t bias;
+	uint64_t start;
+	uint64_t end;
+	uint64_t spare2;
+} gpurec_module_def;
+_Static_assert(sizeof(gpurec_module_def) == 64, "wire");
+_Static_assert(offsetof(gpurec_module_def, time) == 0, "wire");
+_Static_assert(offsetof(gpurec_module_def, seq) == 8, "wire");
+_Static_assert(offsetof(gpurec_module_def, slots) == 12, "wire");
+_Static_assert(offsetof(gpurec_module_def, kind) == 14, "wire");
+_Static_assert(offsetof(gpurec_module_def, layer) == 15, "wire");
+_Static_assert(offsetof(gpurec_module_def, number) == 16, "wire");
+_Static_assert(offsetof(gpurec_module_def, build_bytes) == 20, "wire");
+_Static_assert(offsetof(gpurec_module_def, path_bytes) == 24, "wire");
+_Static_assert(offsetof(gpurec_module_def, spare) == 28, "wire");
+_Static_assert(offsetof(gpurec_module_def, bias) == 32, "wire");
+_Static_assert(offsetof(gpurec_module_def, start) == 40, "wire");
+_Static_assert(offsetof(gpurec_module_def, end) == 48, "wire");
+_Static_assert(offsetof(gpurec_module_def, spare2) == 56, "wire");
 
 typedef struct gpurec_name_def {
 	uint64_t time;

@@ -80,6 +80,14 @@ func DefineStack(frames []format.WireFrame) Definition {
 	return Definition{d.Hash, record(fixed(&d), b)}
 }
 
+// DefineModule is a file that native frames are of, by its number in this process;
+// buildID is the bytes of it, or none.
+func DefineModule(number uint32, path string, buildID []byte) Definition {
+	p, id := cut(path), buildID[:min(len(buildID), format.MaxBuildID)]
+	d := format.WireModuleDef{WireHead: format.WireHead{Kind: format.WireModule}, Number: number, BuildBytes: uint32(len(id)), PathBytes: uint32(len(p))}
+	return Definition{uint64(number), record(fixed(&d), id, p)}
+}
+
 // DefineDevice says which device an ordinal of this process is. An empty uuid
 // is one that nobody could tell.
 func DefineDevice(ordinal int32, uuid []byte, name string, total uint64) Definition {

@@ -16,6 +16,7 @@ const (
 	frameSize  = int(unsafe.Sizeof(format.WireFrame{}))
 	nameSize   = int(unsafe.Sizeof(format.WireNameDef{}))
 	deviceSize = int(unsafe.Sizeof(format.WireDeviceDef{}))
+	moduleSize = int(unsafe.Sizeof(format.WireModuleDef{}))
 )
 
 // maxRecord is the longest record a lane may hold: a code object with the
@@ -80,6 +81,13 @@ func (r Record) Name() (def *format.WireNameDef, text []byte) {
 
 func (r Record) Device() *format.WireDeviceDef { return view[format.WireDeviceDef](r, 0) }
 
+// Module is a WireModule record.
+func (r Record) Module() (def *format.WireModuleDef, id, path []byte) {
+	def = view[format.WireModuleDef](r, 0)
+	p := moduleSize + int(def.BuildBytes)
+	return def, r[moduleSize:p], r[p : p+int(def.PathBytes)]
+}
+
 // A Shape says which struct the first slot of a record is.
 type Shape uint8
 
@@ -101,6 +109,7 @@ var shapes = [256]Shape{
 	format.Mark: ShapeScope, format.Unhooked: ShapeScope, format.WireAsk: ShapeScope,
 	format.ThreadBegin: ShapeThread,
 	format.WireCode:    ShapeDefinition, format.WireStack: ShapeDefinition, format.WireName: ShapeDefinition, format.WireDevice: ShapeDefinition,
+	format.WireModule: ShapeDefinition,
 }
 
 // ShapeOf is the shape of records of kind k.
@@ -160,6 +169,12 @@ func (r Record) definitionLength() (int, bool) {
 	case format.WireName:
 		d := view[format.WireNameDef](r, 0)
 		return nameSize + int(d.Bytes), d.Bytes <= format.MaxNameBytes
+	case format.WireModule:
+		if !need(moduleSize) {
+			return 0, false
+		}
+		d := view[format.WireModuleDef](r, 0)
+		return moduleSize + int(d.BuildBytes) + int(d.PathBytes), d.BuildBytes <= format.MaxBuildID && d.PathBytes <= format.MaxNameBytes
 	}
 	return deviceSize, need(deviceSize)
 }

@@ -1,0 +1,388 @@
+/*
+ * module.c - which file's code an address is of.
+ *
+ * The kernel is asked, by /proc/self/maps, and not the dynamic loader: that has
+ * locks, and an allocator under whose lock this runs may be waited for under
+ * them; the kernel knows of every mapping, also of those that no loader made.
+ * One reading finds one module: the one whose code the asking thread is running,
+ * so that it cannot be unmapped meanwhile. It is never forgotten.
+ *
+ * A module may be unmapped later, and another one mapped there. Whether a module
+ * is still the one that was read is told by its ELF header and build id, compared
+ * by a copy that cannot fault, once after each dlclose, and at each event while
+ * one runs:
+ *
+ *     changes   7 │                          │ 8
+ *     closing   0 │ 1                        │ 1 → 0
+ *                dlclose ──── unmapped ──── returns
+ *
+ * A module counts as seen in state 7 only if that still is the state afterwards.
+ * A dlclose that does not come through our door (of a library opened with
+ * RTLD_DEEPBIND) is followed by a dlopen and its dlsym before there can be a
+ * wrong module: that is counted as a change too.
+ */
+#include "unwind.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static struct module modules[GPUREC_MAX_MODULES]; /* ANONYMOUS is all 0 */
+static uint32_t made = ANONYMOUS + 1;
+
+static uint32_t changes = 1, closing;
+
+const struct module *gpurec_module(unsigned number) { return &modules[number]; }
+
+/* ---- reading what may not be there ---------------------------------------------- */
+
+__attribute__((no_sanitize("address"))) static void copy(unsigned char *to, const volatile unsigned char *from, size_t n)
+{
+	while (n-- > 0)
+		*to++ = *from++;
+}
+
+/* Whether the kernel can read a page of ours: asked to change the signal mask in
+ * a way that there is not, it reads the new mask first. */
+static bool readable(uintptr_t at) { return syscall(SYS_rt_sigprocmask, ~0, at & ~7ull, NULL, 8) != 0 && errno != EFAULT; }
+
+/* Where process_vm_readv is forbidden, what is there may go between the two. */
+static bool peek_slowly(void *to, uintptr_t from, size_t n)
+{
+	for (uintptr_t page = from & ~4095ull; page < from + n; page += 4096)
+		if (!readable(page))
+			return false;
+	copy(to, (const volatile unsigned char *)from, n);
+	return true;
+}
+
+bool gpurec_peek(void *to, uintptr_t from, size_t n)
+{
+	struct iovec local = {to, n}, remote = {(void *)from, n};
+	long got = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1, &remote, 1, 0);
+	return got == (long)n || (got < 0 && errno != EFAULT && peek_slowly(to, from, n));
+}
+
+/* ---- changes ------------------------------------------------------------------------ */
+
+uint32_t gpurec_module_state(void)
+{
+	if (unlikely(__atomic_load_n(&closing, __ATOMIC_ACQUIRE) != 0))
+		return 0;
+	return __atomic_load_n(&changes, __ATOMIC_ACQUIRE);
+}
+
+__attribute__((no_sanitize("address"))) void gpurec_module_changed(void)
+{
+	if (__atomic_add_fetch(&changes, 1, __ATOMIC_ACQ_REL) == 0)
+		__atomic_add_fetch(&changes, 1, __ATOMIC_ACQ_REL); /* 0 is no state */
+}
+
+void gpurec_module_forked(void) { closing = 0; } /* by a thread that the child has not */
+
+EXPORT int dlclose(void *handle)
+{
+	int (*real)(void *);
+	void *f = gpurec_dlsym(RTLD_NEXT, "dlclose");
+	memcpy(&real, &f, sizeof f);
+	if (real == NULL)
+		return -1;
+	if (gpurec_config.native == NATIVE_NEVER)
+		return real(handle);
+	__atomic_add_fetch(&closing, 1, __ATOMIC_ACQ_REL);
+	int result = real(handle);
+	gpurec_module_changed();
+	__atomic_sub_fetch(&closing, 1, __ATOMIC_ACQ_REL);
+	return result;
+}
+
+/* What the header and the build id are; 0: not there. */
+static uint64_t print_of(const struct module *m)
+{
+	unsigned char now[sizeof(Elf64_Ehdr) + GPUREC_MAX_BUILD_ID];
+	size_t n = sizeof(Elf64_Ehdr) + m->build_bytes;
+	if (!gpurec_peek(now, m->low, sizeof(Elf64_Ehdr)) || (m->build_bytes && !gpurec_peek(now + sizeof(Elf64_Ehdr), m->build_at, m->build_bytes)))
+		return 0;
+	return gpurec_text_hash(now, n, 0);
+}
+
+bool gpurec_module_check(unsigned number, uint32_t state)
+{
+	struct module *m = &modules[number];
+	if (number <= ANONYMOUS)
+		return number == ANONYMOUS;
+	int err = errno;
+	bool same = print_of(m) == m->print;
+	errno = err;
+	if (same && state != 0 && gpurec_module_state() == state)
+		__atomic_store_n(&m->verified, state, __ATOMIC_RELAXED);
+	return same;
+}
+
+/* ---- /proc/self/maps ------------------------------------------------------------------- */
+
+/* A line of it. */
+struct mapping {
+	uint64_t start, end, offset, device, inode;
+	uint64_t low; /* where the same file's beginning is mapped, 0: not */
+	bool code;
+	char *path; /* ends with a 0 */
+};
+
+static char *hex(char *p, uint64_t *value)
+{
+	for (*value = 0;; p++) {
+		unsigned digit = *p >= '0' && *p <= '9' ? (unsigned)(*p - '0') : *p >= 'a' && *p <= 'f' ? (unsigned)(*p - 'a' + 10) : 16;
+		if (digit == 16)
+			return p;
+		*value = *value << 4 | digit;
+	}
+}
+
+/* start-end perms offset major:minor inode   path */
+static bool parse(char *line, struct mapping *m)
+{
+	uint64_t major, minor;
+	char *p = hex(line, &m->start);
+	if (*p++ != '-')
+		return false;
+	p = hex(p, &m->end);
+	if (p[0] != ' ' || p[1] == 0 || p[2] == 0 || p[3] == 0 || p[4] == 0 || p[5] != ' ')
+		return false;
+	m->code = p[3] == 'x';
+	p = hex(p + 6, &m->offset);
+	if (*p++ != ' ')
+		return false;
+	p = hex(p, &major);
+	if (*p++ != ':')
+		return false;
+	p = hex(p, &minor);
+	m->device = major << 32 | minor;
+	if (*p++ != ' ')
+		return false;
+	for (m->inode = 0; *p >= '0' && *p <= '9'; p++)
+		m->inode = m->inode * 10 + (uint64_t)(*p - '0');
+	while (*p == ' ')
+		p++;
+	m->path = p;
+	return true;
+}
+
+/* Finds the mapping of an address. Its path lies in t->scratch. */
+static bool find_mapping(struct thread *t, uintptr_t at, struct mapping *m)
+{
+	char *buffer = t->scratch;
+	size_t have = 0;
+	struct mapping first = {0};
+	bool found = false;
+	long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0), n;
+	if (fd < 0)
+		return false;
+	while (!found && (n = syscall(SYS_read, fd, buffer + have, sizeof t->scratch - 1 - have)) > 0) {
+		char *line = buffer, *end;
+		have += (size_t)n;
+		buffer[have] = 0;
+		for (; !found && (end = memchr(line, '\n', (size_t)(buffer + have - line))) != NULL; line = end + 1) {
+			*end = 0;
+			if (!parse(line, m))
+				continue;
+			if (m->inode != 0 && m->offset == 0)
+				first = *m;
+			found = at >= m->start && at < m->end;
+		}
+		if (found)
+			break;
+		have = (size_t)(buffer + have - line);
+		memmove(buffer, line, have);
+	}
+	syscall(SYS_close, fd);
+	if (found)
+		m->low = m->inode != 0 && first.inode == m->inode && first.device == m->device ? first.start : 0;
+	return found;
+}
+
+/* ---- ELF ---------------------------------------------------------------------------------- */
+
+/* Looks for the GNU build id among the notes of a segment. */
+static void find_build(struct module *m, uintptr_t at, uint64_t left)
+{
+	Elf64_Nhdr note;
+	char name[4];
+	for (int i = 0; i < 32 && left >= sizeof note && gpurec_peek(&note, at, sizeof note); i++) {
+		uint64_t names = (note.n_namesz + 3ull) & ~3ull, all = sizeof note + names + ((note.n_descsz + 3ull) & ~3ull);
+		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && note.n_descsz > 0 && note.n_descsz <= sizeof m->build &&
+		    gpurec_peek(name, at + sizeof note, 4) && memcmp(name, "GNU", 4) == 0 &&
+		    gpurec_peek(m->build, at + sizeof note + names, note.n_descsz)) {
+			m->build_at = at + sizeof note + names;
+			m->build_bytes = note.n_descsz;
+			return;
+		}
+		if (all > left)
+			return;
+		at += all;
+		left -= all;
+	}
+}
+
+/* Reads the header at m->low; false where it is none of this machine's. */
+static bool read_elf(struct thread *t, struct module *m)
+{
+	Elf64_Ehdr e;
+	Elf64_Phdr *p = (Elf64_Phdr *)t->scratch;
+	if (!gpurec_peek(&e, m->low, sizeof e) || memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 || e.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    (e.e_type != ET_DYN && e.e_type != ET_EXEC) || e.e_phentsize != sizeof *p || e.e_phnum > sizeof t->scratch / sizeof *p ||
+	    !gpurec_peek(p, m->low + e.e_phoff, e.e_phnum * sizeof *p))
+		return false;
+	unsigned n = e.e_phnum, i = 0;
+	while (i < n && !(p[i].p_type == PT_LOAD && p[i].p_offset < 4096))
+		i++;
+	if (i == n)
+		return false;
+	m->bias = m->low - (p[i].p_vaddr & ~0xfffull);
+	for (i = 0; i < n; i++) {
+		if (p[i].p_type == PT_GNU_EH_FRAME)
+			m->table = m->bias + p[i].p_vaddr;
+		if (p[i].p_type == PT_NOTE && m->build_bytes == 0)
+			find_build(m, m->bias + p[i].p_vaddr, p[i].p_filesz);
+	}
+	m->print = print_of(m);
+	return m->print != 0;
+}
+
+/* ---- code that no file holds ----------------------------------------------------------------- */
+
+/*
+ * Ranges of it, as page << 24 | pages: a compiler at work may run its code at ever
+ * new addresses, which is not to be a reading of the maps each. It is believed for
+ * a second, as nobody tells when such a range is given back, and what it costs is
+ * bounded: some readings at first and then a few a second; beyond, such code is
+ * unknown.
+ */
+enum { RANGES = 64, FREE_READINGS = 64, READINGS_A_SECOND = 20 };
+#define BELIEVED 1000000000ull
+static uint64_t ranges[RANGES], ranges_until;
+static uint32_t ranges_made, readings;
+static uint64_t readings_since;
+
+static bool known_range(uintptr_t at)
+{
+	uint64_t page = at >> 12;
+	for (unsigned i = 0; i < RANGES; i++) {
+		uint64_t r = __atomic_load_n(&ranges[i], __ATOMIC_RELAXED);
+		if (page - (r >> 24) < (r & 0xffffff))
+			return gpurec_now() < __atomic_load_n(&ranges_until, __ATOMIC_RELAXED);
+	}
+	return false;
+}
+
+static void know_range(const struct mapping *m)
+{
+	uint64_t pages = (m->end - m->start) >> 12;
+	if (gpurec_now() >= __atomic_load_n(&ranges_until, __ATOMIC_RELAXED)) {
+		for (unsigned i = 0; i < RANGES; i++)
+			__atomic_store_n(&ranges[i], 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&ranges_until, gpurec_now() + BELIEVED, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&ranges[__atomic_fetch_add(&ranges_made, 1, __ATOMIC_RELAXED) % RANGES],
+	                 m->start >> 12 << 24 | (pages < 0xffffff ? pages : 0xffffff), __ATOMIC_RELAXED);
+}
+
+/* Whether the maps may be read for what may be no file's code. */
+static bool may_read(void)
+{
+	uint64_t now = gpurec_now(), none = 0;
+	__atomic_compare_exchange_n(&readings_since, &none, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return __atomic_load_n(&readings, __ATOMIC_RELAXED) <
+	       FREE_READINGS + (now - __atomic_load_n(&readings_since, __ATOMIC_RELAXED)) / 1000000000 * READINGS_A_SECOND;
+}
+
+/* ---- finding ------------------------------------------------------------------------------------ */
+
+/* A place for one more module; NULL: there are too many. */
+static struct module *make(void)
+{
+	if (__atomic_load_n(&made, __ATOMIC_RELAXED) >= GPUREC_MAX_MODULES)
+		return NULL;
+	uint32_t i = __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED);
+	return i < GPUREC_MAX_MODULES ? &modules[i] : NULL;
+}
+
+/* The number of the module of a mapping; NO_MODULE: there are too many, ANONYMOUS: it is no ELF file. */
+static unsigned add(struct thread *t, const struct mapping *map)
+{
+	struct module new = {.start = map->start, .end = map->end, .low = map->low};
+	size_t n = strlen(map->path);
+	if (n > GPUREC_MAX_NAME_BYTES)
+		n = GPUREC_MAX_NAME_BYTES;
+	char *path = map->low != 0 ? gpurec_keep(n) : NULL;
+	if (path == NULL)
+		return ANONYMOUS;
+	memcpy(path, map->path, n); /* it lies in the scratch */
+	new.path = path;
+	new.path_bytes = (uint32_t)n;
+	if (!read_elf(t, &new))
+		return ANONYMOUS;
+	struct module *m = make();
+	if (m == NULL)
+		return NO_MODULE;
+	*m = new;
+	__atomic_store_n(&m->ready, 1, __ATOMIC_RELEASE);
+	return (unsigned)(m - modules);
+}
+
+static unsigned known(uintptr_t at, uint32_t state)
+{
+	uint32_t n = __atomic_load_n(&made, __ATOMIC_RELAXED);
+	for (unsigned i = n < GPUREC_MAX_MODULES ? n : GPUREC_MAX_MODULES; i-- > ANONYMOUS + 1;) { /* of two that were there, the newer */
+		struct module *m = &modules[i];
+		if (__atomic_load_n(&m->ready, __ATOMIC_ACQUIRE) && at >= m->start && at < m->end && gpurec_module_still(m, i, state))
+			return i;
+	}
+	return NO_MODULE;
+}
+
+unsigned gpurec_module_at(struct thread *t, uintptr_t at)
+{
+	struct mapping m;
+	uint32_t state = gpurec_module_state();
+	unsigned i = known(at, state);
+	if (i != NO_MODULE)
+		return i;
+	if (known_range(at))
+		return ANONYMOUS;
+	if (!may_read())
+		return NO_MODULE;
+	bool code = find_mapping(t, at, &m) && m.code;
+	if (code && strcmp(m.path, "[vdso]") == 0)
+		m.low = m.start;
+	i = code ? add(t, &m) : NO_MODULE;
+	if (i <= ANONYMOUS)
+		__atomic_add_fetch(&readings, 1, __ATOMIC_RELAXED);
+	if (i == ANONYMOUS)
+		know_range(&m);
+	return i;
+}
+
+/* ---- definitions ----------------------------------------------------------------------------------- */
+
+static const struct module anonymous = {.path = "[anon]", .path_bytes = 6};
+
+static const struct module *defined(unsigned number) { return number == ANONYMOUS ? &anonymous : &modules[number]; }
+
+uint32_t gpurec_module_bytes(unsigned number)
+{
+	const struct module *m = defined(number);
+	return (uint32_t)sizeof(gpurec_module_def) + m->build_bytes + m->path_bytes;
+}
+
+void gpurec_module_write(unsigned number, unsigned char *to)
+{
+	const struct module *m = defined(number);
+	gpurec_module_def d = {.number = number, .build_bytes = m->build_bytes, .path_bytes = m->path_bytes, .bias = m->bias, .start = m->start, .end = m->end};
+	memcpy(to, &d, sizeof d);
+	memcpy(to += sizeof d, m->build, m->build_bytes);
+	memcpy(to + m->build_bytes, m->path, m->path_bytes);
+}

@@ -1,0 +1,290 @@
+/*
+ * unwind.c - the walk over native frames.
+ */
+#include "unwind.h"
+
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifdef __x86_64__
+
+/* ---- rules by address ------------------------------------------------------------- */
+
+/*
+ * One table for the process: sets of four, each a cache line, the first the
+ * newest. Threads read and write it as they like. A place is two words, the rule
+ * and the address mixed with the rule: one of which another thread has written
+ * half fits no address.
+ */
+enum { SETS = 4096, WAYS = 4 };
+struct remembered {
+	uint64_t mixed, rule;
+};
+static struct remembered rules[SETS][WAYS] __attribute__((aligned(64)));
+
+static inline uint64_t scramble(uint64_t rule) { return (rule ^ rule >> 32) * 0x9e3779b97f4a7c15ull; }
+
+static inline struct remembered *set_of(uintptr_t at) { return rules[at * 0x9e3779b97f4a7c15ull >> 52]; }
+_Static_assert(SETS == 1 << (64 - 52), "the hash's highest bits");
+
+static inline uint64_t recall(uintptr_t at)
+{
+	const struct remembered *r = set_of(at);
+	for (unsigned i = 0; i < WAYS; i++) {
+		uint64_t rule = __atomic_load_n(&r[i].rule, __ATOMIC_RELAXED);
+		if (likely((__atomic_load_n(&r[i].mixed, __ATOMIC_RELAXED) ^ scramble(rule)) == at))
+			return rule;
+	}
+	return 0;
+}
+
+static void remember(uintptr_t at, uint64_t rule)
+{
+	struct remembered *r = set_of(at);
+	unsigned i = 0;
+	while (i < WAYS - 1 && (r[i].mixed ^ scramble(r[i].rule)) != at)
+		i++;
+	for (; i > 0; i--) {
+		__atomic_store_n(&r[i].rule, r[i - 1].rule, __ATOMIC_RELAXED);
+		__atomic_store_n(&r[i].mixed, r[i - 1].mixed, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&r[0].rule, rule, __ATOMIC_RELAXED);
+	__atomic_store_n(&r[0].mixed, at ^ scramble(rule), __ATOMIC_RELAXED);
+}
+
+/* The rule of an address that is not remembered, or whose module may be another
+ * one's by now. errno stays. */
+static __attribute__((noinline)) uint64_t look_up(struct thread *t, uintptr_t at)
+{
+	int err = errno;
+	unsigned number = gpurec_module_at(t, at);
+	uint64_t rule = 0;
+	if (number == ANONYMOUS)
+		rule = RULE(RULE_CODE, ANONYMOUS, 0, 0, 0);
+	else if (number != NO_MODULE)
+		remember(at, rule = gpurec_rule(t, number, at));
+	errno = err;
+	return rule;
+}
+
+/* ---- the stack's memory -------------------------------------------------------------- */
+
+struct frame {
+	uintptr_t pc, sp, bp;
+};
+
+/*
+ * From sp up to the stack's end everything is mapped: that was found by mincore,
+ * which says so of any range, down to the lowest stack pointer seen so far. The
+ * end is the thread's own: for the first thread the kernel's words above its
+ * stack, for another its descriptor, which lies at the top. A stack that is too
+ * far below either is another one.
+ */
+enum { PAGE = 4096, MOST_PAGES = 8192 };
+
+static bool all_mapped(struct thread *t, uintptr_t from, uintptr_t to)
+{
+	from &= ~(uintptr_t)(PAGE - 1);
+	to = (to + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+	_Static_assert(sizeof t->scratch >= MOST_PAGES, "mincore gives a byte a page");
+	return (to - from) / PAGE <= MOST_PAGES && syscall(SYS_mincore, from, to - from, t->scratch) == 0;
+}
+
+static __attribute__((noinline)) void find_stack(struct thread *t, uintptr_t sp)
+{
+	uintptr_t ends[2] = {getauxval(AT_RANDOM), 0};
+	int err = errno;
+	__asm__("mov %%fs:0x10, %0" : "=r"(ends[1]));
+	for (unsigned i = 0; i < 2; i++) {
+		uintptr_t end = ends[i] & ~(uintptr_t)7;
+		bool same = t->stack_of == t->tid && t->stack_end == end;
+		if (sp < end && end - sp <= (uintptr_t)MOST_PAGES * PAGE && all_mapped(t, sp, same && sp < t->stack_low ? t->stack_low : end)) {
+			t->stack_low = sp & ~(uintptr_t)(PAGE - 1);
+			t->stack_end = end;
+			t->stack_of = t->tid;
+			break;
+		}
+	}
+	errno = err;
+}
+
+/* A word of a stack that is not the thread's own. */
+static __attribute__((noinline)) bool load_copy(struct thread *t, uintptr_t at, uint64_t *word)
+{
+	uintptr_t page = at & ~(uintptr_t)(PAGE - 1);
+	if (at & 7)
+		return false;
+	if (t->copy_of != page) {
+		int err = errno;
+		t->copy_of = gpurec_peek(t->copy, page, PAGE) ? page : 0;
+		errno = err;
+		if (t->copy_of == 0)
+			return false;
+	}
+	memcpy(word, t->copy + (at - page), sizeof *word);
+	return true;
+}
+
+struct stack {
+	uintptr_t low, room; /* of the thread's own; room is 0 where it runs on another */
+};
+
+__attribute__((no_sanitize("address"))) static inline bool load(struct thread *t, const struct stack *s, uintptr_t at, uint64_t *word)
+{
+	if (likely(at - s->low < s->room)) {
+		*word = *(const uint64_t *)at;
+		return true;
+	}
+	return load_copy(t, at, word);
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+/* rt_sigreturn's: registers as the kernel saved them. */
+enum { UC_BP = 120, UC_SP = 160, UC_PC = 168 };
+
+static bool step_signal(struct thread *t, const struct stack *s, struct frame *f)
+{
+	struct frame up;
+	if (!load(t, s, f->sp + UC_PC, &up.pc) || !load(t, s, f->sp + UC_SP, &up.sp) || !load(t, s, f->sp + UC_BP, &up.bp))
+		return false;
+	*f = up;
+	return true;
+}
+
+/* Whether the instruction before an address is a call. */
+static bool after_call(uintptr_t at)
+{
+	unsigned char b[7];
+	int err = errno;
+	bool there = at > sizeof b && gpurec_peek(b, at - sizeof b, sizeof b);
+	errno = err;
+	if (!there)
+		return false;
+	if (b[2] == 0xe8)
+		return true;
+	for (unsigned i = 0; i <= 5; i++) /* ff /2: of 2 to 7 bytes */
+		if (b[i] == 0xff && (b[i + 1] & 0x38) == 0x10)
+			return true;
+	return false;
+}
+
+/* Code without tables may keep a frame pointer: followed where it looks like one
+ * and leads to where a call returns. */
+static bool step_code(struct thread *t, const struct stack *s, struct frame *f)
+{
+	enum { FAR = 1 << 20 };
+	struct frame up = {.sp = f->bp + 16};
+	if ((f->bp & 7) || f->bp < f->sp || f->bp - f->sp > FAR || !load(t, s, f->bp, &up.bp) || !load(t, s, f->bp + 8, &up.pc) || !after_call(up.pc))
+		return false;
+	*f = up;
+	return true;
+}
+
+/* From a frame to its caller's; *cfa is where the one ends. False: there is none, or it cannot be told. */
+static inline bool step(struct thread *t, const struct stack *s, uint64_t rule, struct frame *f)
+{
+	uint64_t cfa, pc, bp = f->bp;
+	switch (RULE_KIND(rule)) {
+	case RULE_SP:
+		cfa = f->sp + (uint64_t)RULE_OFFSET(rule);
+		break;
+	case RULE_BP:
+		cfa = f->bp + (uint64_t)RULE_OFFSET(rule);
+		break;
+	case RULE_DEREF:
+		if (!load(t, s, f->bp + (uint64_t)RULE_OFFSET(rule), &cfa) || !load(t, s, f->bp, &bp))
+			return false;
+		break;
+	case RULE_SIGNAL:
+		return step_signal(t, s, f);
+	case RULE_CODE:
+		return step_code(t, s, f);
+	default:
+		return false;
+	}
+	if (cfa <= f->sp || (cfa & 7) || !load(t, s, cfa - 8, &pc))
+		return false;
+	if (RULE_SAVED(rule) && !load(t, s, cfa - 8 * RULE_SAVED(rule), &bp))
+		return false;
+	*f = (struct frame){pc, cfa, bp};
+	return true;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char etext[] __attribute__((visibility("hidden")));
+
+/* Beyond this a stack is no longer counted. */
+enum { COUNT_MOST = 1 << 16 };
+
+__attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max, bool count)
+{
+	struct frame f;
+	__asm__ volatile("lea 0(%%rip), %0\n	mov %%rsp, %1\n	mov %%rbp, %2" : "=r"(f.pc), "=r"(f.sp), "=r"(f.bp));
+	uint32_t state = gpurec_module_state();
+	if (unlikely(t->stack_of != t->tid || f.sp - t->stack_low >= t->stack_end - t->stack_low))
+		find_stack(t, f.sp);
+	struct stack s = {f.sp, 0};
+	if (likely(t->stack_of == t->tid && f.sp - t->stack_low < t->stack_end - t->stack_low))
+		s.room = t->stack_end - f.sp - 7;
+	t->copy_of = 0;
+
+	unsigned n = 0, last = NO_MODULE, more = 0;
+	bool called = false, ours = true; /* called: f.pc is where a call returns */
+	gpurec_sum sum = 0;
+	while (n + more < COUNT_MOST) {
+		uintptr_t at = f.pc - called;
+		uint64_t rule = recall(at);
+		unsigned number = RULE_MODULE(rule);
+		if (unlikely(rule == 0 || (number != last && !gpurec_module_still(gpurec_module(number), number, state)))) {
+			rule = look_up(t, at);
+			number = RULE_MODULE(rule);
+		}
+		if (rule == 0) {
+			more += f.pc != 0; /* a return address of 0 is an end too */
+			break;
+		}
+		last = number;
+		bool signal = RULE_KIND(rule) == RULE_SIGNAL, end = RULE_KIND(rule) == RULE_END;
+		if (called && signal)
+			at++; /* its entry begins a byte early, so that this is found */
+		if (end)
+			at += (uintptr_t)RULE_OFFSET(rule);
+		ours = ours && at - (uintptr_t)__ehdr_start < (uintptr_t)(etext - __ehdr_start);
+		bool up = !end && step(t, &s, rule, &f);
+		if (!ours && n < max) {
+			t->native[n] = (struct native){at, up ? f.sp : UINTPTR_MAX, (uint16_t)number, RULE_LOOP(rule)};
+			sum += gpurec_product(gpurec_noise + 2 * n++, at, number);
+		} else if (!ours) {
+			more++;
+			if (!count)
+				break;
+		}
+		called = !signal;
+		if (!up) {
+			more += !end;
+			break;
+		}
+	}
+	t->native_frames = n;
+	t->native_dropped = more;
+	if (n == 0)
+		return 0;
+	uint64_t h = gpurec_folded(sum, 2 * (uint64_t)n + (more != 0));
+	return h ? h : 1;
+}
+
+#else /* frames of other machines are not walked */
+
+uint64_t gpurec_unwind(struct thread *t, unsigned max, bool count)
+{
+	(void)max;
+	(void)count;
+	t->native_frames = t->native_dropped = 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * unwind.h - native stacks. unwind.c walks, unwind_cfi.c turns a module's
+ * .eh_frame into the rule of an address, module.c knows what is mapped where.
+ *
+ *   frame's address ──► cache of rules ──► the caller's sp, bp, pc
+ *                            │ miss
+ *                       module.c: the file that is mapped there
+ *                       unwind_cfi.c: its rule for that address
+ *
+ * All of it works without a lock, malloc or the dynamic loader (whose locks the
+ * program may hold), and none of its reads can fault:
+ *
+ *   the stack        directly between the stack pointer and the thread's own
+ *                    stack's end, where everything has been found mapped; of
+ *                    any other stack (a coroutine's, a signal's) copies
+ *   modules' tables  copies, by process_vm_readv, and only for an address that
+ *                    no thread has met before
+ *
+ * A stack ends where the tables say that it does. Where they say nothing that is
+ * understood it is cut there, which its definition says.
+ */
+#ifndef UNWIND_H
+#define UNWIND_H
+
+#include "hook.h"
+
+/* ---- module.c --------------------------------------------------------------- */
+
+struct module {
+	uint64_t start, end; /* where its code is mapped */
+	uint64_t bias;       /* runtime addresses less the file's own */
+	uint64_t low;        /* the ELF header */
+	uint64_t table;      /* .eh_frame_hdr; 0: no rules */
+	uint64_t print;      /* of the header and the build id */
+	uint64_t build_at;   /* the build id's place */
+	const char *path;
+	uint32_t path_bytes, build_bytes;
+	unsigned char build[GPUREC_MAX_BUILD_ID];
+	uint32_t verified; /* in which state of the process it was seen last; see module.c */
+	uint32_t ready;
+};
+
+enum { NO_MODULE = 0, ANONYMOUS = 1 };
+
+/* The number of the module with code at an address; ANONYMOUS for code that no
+ * file holds, NO_MODULE where that cannot be known now. */
+unsigned gpurec_module_at(struct thread *t, uintptr_t at);
+
+const struct module *gpurec_module(unsigned number);
+
+/* What a module that was seen in it is still: even numbers only, 0 while one may be going. */
+uint32_t gpurec_module_state(void);
+
+/* Whether a module is still where it was. Does not change errno. */
+bool gpurec_module_check(unsigned number, uint32_t state);
+
+static inline bool gpurec_module_still(const struct module *m, unsigned number, uint32_t state)
+{
+	return likely(state != 0 && __atomic_load_n(&m->verified, __ATOMIC_RELAXED) == state) || gpurec_module_check(number, state);
+}
+
+/* Copies n bytes; false where they are not all mapped. Sets errno. */
+bool gpurec_peek(void *to, uintptr_t from, size_t n);
+
+/* ---- unwind_cfi.c ------------------------------------------------------------- */
+
+/*
+ * The rule of an address, in a word: how the caller's stack pointer (the CFA)
+ * comes from this frame's registers, and where its rbp was saved. These few
+ * shapes are what compilers make; rbx, r12 to r15 need not be followed, as no CFA
+ * is counted from them where a call is made.
+ */
+enum rule_kind {
+	RULE_NONE,
+	RULE_SP,     /* CFA = sp + offset */
+	RULE_BP,     /* CFA = bp + offset */
+	RULE_DEREF,  /* CFA = *(bp + offset), the caller's bp is *bp: a realigned stack */
+	RULE_SIGNAL, /* the kernel's frame: sp points to a ucontext */
+	RULE_END,    /* the outermost frame; offset: its address is so much more */
+	RULE_STOP,   /* not understood */
+	RULE_CODE,   /* no file's: perhaps a frame pointer */
+};
+
+#define RULE(kind, module, saved, loop, offset) \
+	((uint64_t)(kind) | (uint64_t)(module) << 3 | (uint64_t)(saved) << 15 | (uint64_t)(loop) << 27 | (uint64_t)(uint32_t)(offset) << 32)
+#define RULE_KIND(r) ((unsigned)(r)&7)
+#define RULE_MODULE(r) ((unsigned)((r) >> 3) & (GPUREC_MAX_MODULES - 1))
+#define RULE_SAVED(r) ((unsigned)((r) >> 15) & 0xfff) /* rbp at CFA less so many words; 0: as it is */
+#define RULE_LOOP(r) ((unsigned)((r) >> 27) & 1)      /* of _PyEval_EvalFrameDefault */
+#define RULE_OFFSET(r) ((int64_t)(int32_t)((r) >> 32))
+_Static_assert(GPUREC_MAX_MODULES <= 1 << 12, "a module's number has 12 bits in a rule");
+
+/* The rule of an address in a module. Sets errno. */
+uint64_t gpurec_rule(struct thread *t, unsigned number, uintptr_t at);
+
+/* ---- unwind.c ------------------------------------------------------------------ */
+
+/*
+ * Walks the calling thread's native frames, innermost first, into t->native, at
+ * most max of them; the hook's own are left out. Returns their hash, 0 for none.
+ * t->native_dropped are the outer ones left out: with count all that there are,
+ * else 1 for any.
+ */
+uint64_t gpurec_unwind(struct thread *t, unsigned max, bool count);
+
+#endif

@@ -1,0 +1,442 @@
+/*
+ * unwind.cpp - takes memory from stacks of every shape and prints, for each
+ * allocation, its address and the frames above it, innermost first, as the
+ * compiler's own unwinder sees them at that moment: PATH:ADDRESS in the file, of a
+ * caller its call's last byte.
+ *
+ * Usage: unwind KIND... ; the driver is found by dlsym.
+ *   random N    N allocations from a random tree of calls
+ *   deep        900 frames of recursion
+ *   threads     8 threads at once
+ *   signals     in a signal's handler, on the thread's stack and on another
+ *   exceptions  in a destructor while an exception flies, and in its handler
+ *   coroutine   on a stack of its own
+ *   closing LIB opens LIB, calls it, closes it, on one thread, while others allocate
+ *   twins A B   opens A, calls it, closes it, then B, which may lie at its place
+ *   forks       in a child
+ *   bare LIB    through a library without tables
+ */
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <alloca.h>
+#include <atomic>
+#include <csignal>
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#define NOINLINE __attribute__((noinline, noclone))
+
+static int (*mem_alloc)(uint64_t *, size_t), (*set_current)(void *);
+static void *ctx;
+static thread_local volatile int sink; /* what keeps a call from being the last */
+static std::string exe;
+
+/* ---- the reference ------------------------------------------------------------ */
+
+struct place {
+	uintptr_t at;
+	std::string path;
+	uintptr_t bias;
+};
+
+static int find(dl_phdr_info *info, size_t, void *to)
+{
+	place *p = static_cast<place *>(to);
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) &h = info->dlpi_phdr[i];
+		if (h.p_type == PT_LOAD && p->at - info->dlpi_addr - h.p_vaddr < h.p_memsz) {
+			p->bias = info->dlpi_addr;
+			p->path = info->dlpi_name[0] ? info->dlpi_name : exe;
+			char real[4096];
+			if (realpath(p->path.c_str(), real))
+				p->path = real;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+struct seen {
+	uintptr_t at[2000];
+	int n;
+};
+
+static _Unwind_Reason_Code see(_Unwind_Context *c, void *to)
+{
+	static const unsigned char restore[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}; /* rt_sigreturn's */
+	seen *s = static_cast<seen *>(to);
+	int before = 0;
+	uintptr_t ip = _Unwind_GetIPInfo(c, &before);
+	if (ip != 0 && s->n < 2000) {
+		if (!before && memcmp(reinterpret_cast<void *>(ip), restore, sizeof restore) == 0)
+			before = 1;
+		s->at[s->n++] = ip - !before;
+	}
+	return _URC_NO_REASON;
+}
+
+static pthread_mutex_t printing = PTHREAD_MUTEX_INITIALIZER;
+
+static void print(const char *kind, uint64_t address, const seen &s, int from)
+{
+	/* Nobody called a coroutine's first function: what it returns to is a function's beginning. */
+	bool first = strcmp(kind, "coroutine") == 0;
+	std::string line = std::string(kind) + "\t" + std::to_string(address);
+	for (int i = from; i < s.n; i++) {
+		place p{s.at[i] + (first && i == s.n - 1), "?", 0};
+		dl_iterate_phdr(find, &p);
+		char hex[32];
+		snprintf(hex, sizeof hex, ":%lx", p.at - p.bias);
+		line += "\t" + p.path + hex;
+	}
+	line += "\n";
+	pthread_mutex_lock(&printing);
+	fwrite(line.data(), 1, line.size(), stdout);
+	pthread_mutex_unlock(&printing);
+}
+
+/* Both calls lie in this function: its own frame is not compared. */
+static NOINLINE void point(const char *kind, size_t size)
+{
+	seen *s = static_cast<seen *>(malloc(sizeof(seen)));
+	s->n = 0;
+	uint64_t address = 0;
+	_Unwind_Backtrace(see, s);
+	mem_alloc(&address, size);
+	print(kind, address, *s, 1);
+	free(s);
+	sink = 1;
+}
+
+/* ---- shapes ---------------------------------------------------------------------- */
+
+static thread_local uint64_t dice = 1;
+static unsigned roll(unsigned n)
+{
+	dice = dice * 6364136223846793005ull + 1442695040888963407ull;
+	return static_cast<unsigned>(dice >> 33) % n;
+}
+
+static void any(const char *kind, int left);
+
+static NOINLINE void plain(const char *kind, int left) { any(kind, left - 1); sink = 2; }
+
+static NOINLINE void vla(const char *kind, int left)
+{
+	volatile char *p = static_cast<char *>(alloca(16 + roll(3000)));
+	p[0] = 1;
+	any(kind, left - 1);
+	sink = p[0];
+}
+
+static NOINLINE void large(const char *kind, int left)
+{
+	volatile char p[9000];
+	p[left] = 1;
+	any(kind, left - 1);
+	sink = p[left];
+}
+
+typedef float lanes8 __attribute__((vector_size(64)));
+static NOINLINE void aligned(const char *kind, int left)
+{
+	volatile lanes8 v = {1};
+	any(kind, left - 1);
+	sink = static_cast<int>(v[0]);
+}
+
+/* Aligned, with room of a size known late, and more arguments than registers. */
+static NOINLINE int all_of_it(const char *kind, int left, long a, long b, long c, long d, long e, long f)
+{
+	volatile lanes8 v = {1};
+	volatile char *p = static_cast<char *>(alloca(16 + roll(500)));
+	p[0] = static_cast<char>(a + f);
+	any(kind, left - 1);
+	return static_cast<int>(v[0]) + p[0] + static_cast<int>(b + c + d + e);
+}
+
+static NOINLINE void tail(const char *kind, int left) { any(kind, left - 1); } /* a jump */
+
+static NOINLINE void many(const char *kind, int left)
+{
+	uint64_t a = dice, b = a * 3, c = a ^ b, d = c * 5, e = d ^ a, f = e * 7;
+	any(kind, left - 1);
+	sink = static_cast<int>(a + b + c + d + e + f);
+}
+
+struct base {
+	virtual void call(const char *kind, int left) = 0;
+	virtual ~base() {}
+};
+struct derived : base {
+	std::vector<int> held = std::vector<int>(8);
+	void call(const char *kind, int left) override
+	{
+		std::function<void()> f = [=, this] { any(kind, left - 1); sink = held[0]; };
+		f();
+		sink = 3;
+	}
+};
+static NOINLINE void object(const char *kind, int left)
+{
+	derived d;
+	base *volatile b = &d;
+	b->call(kind, left);
+	sink = 4;
+}
+
+static thread_local const char *sort_kind;
+static thread_local int sort_left;
+static int compare(const void *, const void *)
+{
+	if (int left = sort_left) {
+		sort_left = 0;
+		any(sort_kind, left - 1);
+	}
+	return 0;
+}
+static NOINLINE void sorted(const char *kind, int left)
+{
+	int two[2] = {1, 2};
+	sort_kind = kind;
+	sort_left = left;
+	qsort(two, 2, sizeof two[0], compare);
+	sink = two[0];
+}
+
+static NOINLINE void thrown(const char *kind, int left)
+{
+	try {
+		if (left > 0)
+			throw left;
+	} catch (int n) {
+		any(kind, n - 1);
+		sink = n;
+	}
+}
+
+static NOINLINE void any(const char *kind, int left)
+{
+	if (left <= 0) {
+		point(kind, 256 + roll(4096));
+		sink = 5;
+		return;
+	}
+	switch (roll(9)) {
+	case 0: plain(kind, left); break;
+	case 1: vla(kind, left); break;
+	case 2: large(kind, left); break;
+	case 3: aligned(kind, left); break;
+	case 4: sink = all_of_it(kind, left, 1, 2, 3, 4, 5, 6); break;
+	case 5: tail(kind, left); break;
+	case 6: many(kind, left); break;
+	case 7: object(kind, left); break;
+	case 8: if (roll(2)) sorted(kind, left); else thrown(kind, left); break;
+	}
+	sink = 6;
+}
+
+static NOINLINE void recurse(int n)
+{
+	if (n == 0)
+		point("deep", 512);
+	else
+		recurse(n - 1);
+	sink = n;
+}
+
+/* ---- kinds -------------------------------------------------------------------------- */
+
+static void *thread_of(void *seed)
+{
+	dice = reinterpret_cast<uintptr_t>(seed) * 77;
+	set_current(ctx);
+	for (int i = 0; i < 100; i++)
+		any("threads", static_cast<int>(roll(20)));
+	return nullptr;
+}
+
+static void handler(int)
+{
+	any("signals", 3);
+	sink = 7;
+}
+
+static NOINLINE void signals(bool aside)
+{
+	struct sigaction a = {};
+	stack_t other = {};
+	a.sa_handler = handler;
+	a.sa_flags = aside ? SA_ONSTACK : 0;
+	other.ss_sp = mmap(nullptr, 1 << 17, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	other.ss_size = 1 << 17;
+	if (aside)
+		sigaltstack(&other, nullptr);
+	sigaction(SIGUSR1, &a, nullptr);
+	raise(SIGUSR1);
+	/* One that comes at an instruction, and not in a call. */
+	sigaction(SIGTRAP, &a, nullptr);
+	for (int i = 0; i < 3; i++) {
+		__asm__ volatile("int3");
+		sink = i;
+	}
+	sink = 8;
+}
+
+struct guard {
+	~guard() { any("exceptions", 2); sink = 9; }
+};
+static NOINLINE void fly(int n)
+{
+	guard g;
+	if (n == 0)
+		throw n;
+	fly(n - 1);
+	sink = n;
+}
+static NOINLINE void exceptions()
+{
+	try {
+		fly(5);
+	} catch (int) {
+		any("exceptions", 3);
+	}
+	sink = 10;
+}
+
+static ucontext_t home, away;
+static void coroutine()
+{
+	for (int i = 0; i < 5; i++) {
+		any("coroutine", 4);
+		swapcontext(&away, &home);
+	}
+}
+
+static std::atomic<bool> stop;
+static void *allocating(void *seed)
+{
+	dice = reinterpret_cast<uintptr_t>(seed) * 99;
+	set_current(ctx);
+	for (int i = 0; i < 300 || !stop; i++)
+		if (i < 300)
+			any("others", static_cast<int>(roll(15)));
+	return nullptr;
+}
+
+typedef void report(const char *kind, size_t size);
+typedef void called(report *, const char *kind);
+
+static NOINLINE void through(const char *path, const char *kind)
+{
+	void *lib = dlopen(path, RTLD_NOW);
+	if (!lib) {
+		fprintf(stderr, "%s\n", dlerror());
+		exit(1);
+	}
+	reinterpret_cast<called *>(dlsym(lib, "through"))(point, kind);
+	dlclose(lib);
+	sink = 11;
+}
+
+static void closing(const char *path)
+{
+	pthread_t t[3];
+	for (long i = 0; i < 3; i++)
+		pthread_create(&t[i], nullptr, allocating, reinterpret_cast<void *>(i + 1));
+	for (int i = 0; i < 200; i++)
+		through(path, "closing");
+	stop = true;
+	for (pthread_t x : t)
+		pthread_join(x, nullptr);
+}
+
+/* CUDA cannot be used in a child of a process that has used it. */
+static int pool_alloc(uint64_t *address, size_t size)
+{
+	static auto report = reinterpret_cast<void (*)(uint32_t, int32_t, uint64_t, uint64_t, int64_t, int64_t, int64_t, int32_t, uint32_t, int32_t)>(
+		dlsym(RTLD_DEFAULT, "gpurec_pool_alloc"));
+	static uint64_t next = 1;
+	report(256, 0, *address = next++, 0, static_cast<int64_t>(size), static_cast<int64_t>(size), -1, 0, 0, 0);
+	sink = 12;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	char path[4096];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+	exe.assign(path, n > 0 ? static_cast<size_t>(n) : 0);
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+	auto retain = reinterpret_cast<int (*)(void **, int)>(dlsym(driver, "cuDevicePrimaryCtxRetain"));
+	set_current = reinterpret_cast<int (*)(void *)>(dlsym(driver, "cuCtxSetCurrent"));
+	mem_alloc = reinterpret_cast<int (*)(uint64_t *, size_t)>(dlsym(driver, "cuMemAlloc_v2"));
+	if (init(0) || retain(&ctx, 0) || set_current(ctx))
+		return 1;
+	for (int i = 1; i < argc; i++) {
+		std::string kind = argv[i];
+		if (kind == "random")
+			for (int left = atoi(argv[++i]); left > 0; left--)
+				any("random", static_cast<int>(roll(40)));
+		else if (kind == "deep")
+			recurse(900);
+		else if (kind == "threads") {
+			pthread_t t[8];
+			for (long k = 0; k < 8; k++)
+				pthread_create(&t[k], nullptr, thread_of, reinterpret_cast<void *>(k + 1));
+			for (pthread_t x : t)
+				pthread_join(x, nullptr);
+		} else if (kind == "signals") {
+			signals(false);
+			signals(true);
+		} else if (kind == "exceptions")
+			exceptions();
+		else if (kind == "coroutine") {
+			getcontext(&away);
+			away.uc_stack.ss_sp = mmap(nullptr, 1 << 17, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			away.uc_stack.ss_size = 1 << 17;
+			away.uc_link = &home;
+			makecontext(&away, coroutine, 0);
+			for (int k = 0; k < 5; k++)
+				swapcontext(&home, &away);
+		} else if (kind == "closing")
+			closing(argv[++i]);
+		else if (kind == "twins")
+			for (int k = 0; k < 10; k++)
+				through(argv[i + 1 + k % 2], "twins");
+		else if (kind == "bare")
+			through(argv[++i], "bare");
+		else if (kind == "forks") {
+			fflush(stdout);
+			pid_t child = fork();
+			if (child == 0) {
+				mem_alloc = pool_alloc;
+				for (int k = 0; k < 20; k++)
+					any("forks", static_cast<int>(roll(20)));
+				fflush(stdout);
+				_exit(0);
+			}
+			waitpid(child, nullptr, 0);
+		} else {
+			fprintf(stderr, "%s?\n", kind.c_str());
+			return 1;
+		}
+		if (kind == "twins")
+			i += 2;
+	}
+	return 0;
+}
