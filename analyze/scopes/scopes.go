@@ -2,6 +2,7 @@ package scopes
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -99,16 +100,19 @@ type Answer struct {
 	curve  Curve
 	traces int
 
-	p     *analyze.Pass
-	trace int
-	rows  []*Scope // all traces'
-	byID  map[format.ScopeID]*Scope
-	seen  map[string]int
-	known map[format.ScopeID]bool // open ones, rows or not
-	lost  map[thread]bool         // threads that lost events; 0 is all of its process
-	plain []string                // pids whose used bytes are the driver layer's, of all traces
-	lines []*line
-	any   bool // a sample was there
+	p             *analyze.Pass
+	trace         int
+	rows          []*Scope // all traces'
+	byID          map[format.ScopeID]*Scope
+	seen          map[string]int
+	known         map[format.ScopeID]bool           // open ones, rows or not
+	lost          map[thread]bool                   // threads that lost events; 0 is all of its process
+	only, without []string                          // domains, see Domains
+	left          map[format.ScopeID]format.ScopeID // what stands around a scope that is left out, 0 where nothing does
+	domains       map[string]int64                  // how many are left out of each
+	plain         []string                          // pids whose used bytes are the driver layer's, of all traces
+	lines         []*line
+	any           bool // a sample was there
 }
 
 type thread struct {
@@ -119,6 +123,26 @@ type thread struct {
 // New returns an answer for so many traces.
 func New(curve Curve, traces int) *Answer { return &Answer{curve: curve, traces: traces} }
 
+// DefaultDomain names what has no domain of its own: the ranges of most programs,
+// and gpurec's scopes. Libraries name theirs.
+const DefaultDomain = "default"
+
+// Domains limits the answer to scopes of some NVTX domains, where any are named,
+// and leaves those of others out. What lies in a scope that is left out stands
+// in what is around that.
+func (a *Answer) Domains(only, without []string) *Answer {
+	a.only, a.without = only, without
+	return a
+}
+
+// takes reports whether scopes of a domain are in the answer.
+func (a *Answer) takes(domain string) bool {
+	if domain == "" {
+		domain = DefaultDomain
+	}
+	return (len(a.only) == 0 || slices.Contains(a.only, domain)) && !slices.Contains(a.without, domain)
+}
+
 func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Samples: a.curve == NVML} }
 
 func (a *Answer) Begin(p *analyze.Pass) error {
@@ -126,6 +150,7 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 	a.trace++
 	a.byID, a.seen, a.known = map[format.ScopeID]*Scope{}, map[string]int{}, map[format.ScopeID]bool{}
 	a.lost = map[thread]bool{}
+	a.left, a.domains = map[format.ScopeID]format.ScopeID{}, map[string]int64{}
 	p.CountOnly(analyze.ByDevice | analyze.ByLayer)
 	p.State.OnScopeEnd = func(sc *live.Scope, e *format.Event) {
 		delete(a.known, sc.ID)
@@ -176,7 +201,17 @@ func (a *Answer) add(p *analyze.Pass, e *format.Event, name string) {
 	if sc == nil {
 		return
 	}
-	s := &Scope{ID: e.Scope, Parent: e.Parent, Name: name, N: a.seen[name], Domain: p.Defs.Name(e.Note), Source: p.Defs.API(e.API),
+	parent := e.Parent
+	if around, hidden := a.left[parent]; hidden {
+		parent = around
+	}
+	domain := p.Defs.Name(e.Note)
+	if !a.takes(domain) {
+		a.left[e.Scope] = parent
+		a.domains[domain]++
+		return
+	}
+	s := &Scope{ID: e.Scope, Parent: parent, Name: name, N: a.seen[name], Domain: domain, Source: p.Defs.API(e.API),
 		Thread: e.Thread, Begin: p.Since(e.Time), Open: true, Late: sc.Late, hasName: e.Name != 0,
 		process: process{a.trace, e.Process}, trace: a.trace, order: len(a.rows), processID: e.Process}
 	if a.traces > 1 {
@@ -186,8 +221,8 @@ func (a *Answer) add(p *analyze.Pass, e *format.Event, name string) {
 		d := e.Device
 		s.Device = &d
 	}
-	if parent := a.byID[e.Parent]; parent != nil && e.Parent != 0 {
-		s.Depth = parent.Depth + 1
+	if around := a.byID[parent]; around != nil && parent != 0 {
+		s.Depth = around.Depth + 1
 	}
 	a.byID[e.Scope] = s
 	a.rows = append(a.rows, s)
@@ -263,12 +298,28 @@ func (a *Answer) End(p *analyze.Pass) error {
 		}
 	}
 	a.noteLost(p)
+	a.noteLeft(p)
 	if a.curve == NVML && !a.any {
 		p.Note("the curve nvml is unknown: there are no samples")
 	} else if a.curve == NVML {
 		p.Note("the curve nvml is sampled: a peak between two samples is kept by the sampler, its place in a scope is known up to one interval")
 	}
 	return nil
+}
+
+// noteLeft says what Domains has left out.
+func (a *Answer) noteLeft(p *analyze.Pass) {
+	var left []string
+	for domain, n := range a.domains {
+		if domain == "" {
+			domain = DefaultDomain
+		}
+		left = append(left, fmt.Sprintf("%d of domain %s", n, analyze.Short(domain)))
+	}
+	if len(left) > 0 {
+		slices.Sort(left)
+		p.Note("contexts left out: %s", strings.Join(left, ", "))
+	}
 }
 
 // noteLost says of which threads begins and ends may be missing.

@@ -22,7 +22,9 @@ are exact, and the process's: what other threads take in between is in them. nvm
 is sampled, and is the device's: all processes.
 
 --process, --rank, --thread and --scope choose scopes; --device and --layer
-choose what is counted. --from and --to choose scopes that begin in between.
+choose what is counted. --from and --to choose scopes that begin in between. --domain
+chooses by NVTX domain, in which libraries have their ranges: "default" are those
+of none, and gpurec's scopes. --without-domain leaves some out.
 
 --units fastai prints the lines of fastai's GPUMemTrace, in whole MB: one for
 each report of a scope, and one at the end of a scope that reported nothing. Its
@@ -31,6 +33,7 @@ curve is nvml unless --curve says otherwise, or used where there are no samples.
 			"gpuanalyze contexts train.gpurec",
 			"gpuanalyze contexts --by name train.gpurec",
 			"gpuanalyze contexts --curve acquired --scope step#3 train.gpurec",
+			"gpuanalyze contexts --domain default train.gpurec",
 			"gpuanalyze contexts --units fastai train.gpurec",
 		},
 		run: runContexts,
@@ -41,6 +44,8 @@ func runContexts(ctx context.Context, stdout, stderr io.Writer, args []string) e
 	a := newAnalysis(contextsCommand(), stdout)
 	curveName := a.String("curve", "used", "`used|acquired|nvml`")
 	by := a.String("by", "scope", "a row for each `scope|name`")
+	only := a.StringSlice("domain", nil, "only ranges of these NVTX `DOMAIN`s; default is none")
+	without := a.StringSlice("without-domain", nil, "no ranges of these NVTX `DOMAIN`s")
 	units := a.String("units", "bytes", "`bytes|fastai`")
 	q, traces, err := a.query(args)
 	if err != nil {
@@ -63,11 +68,11 @@ func runContexts(ctx context.Context, stdout, stderr io.Writer, args []string) e
 	if free {
 		curve = scopes.NVML
 	}
-	ans := scopes.New(curve, len(traces))
+	ans := scopes.New(curve, len(traces)).Domains(*only, *without)
 	c, err := a.answer(ctx, stderr, traces, q, ans)
 	if err == nil && free && !ans.Sampled() {
 		curve = scopes.Used
-		ans = scopes.New(curve, len(traces))
+		ans = scopes.New(curve, len(traces)).Domains(*only, *without)
 		c, err = a.answer(ctx, stderr, traces, q, ans)
 	}
 	if err != nil {
