@@ -27,7 +27,7 @@ type limits struct {
 }
 
 // full is what most pages show: with it a page of one device has about 1 MB.
-var full = limits{traces: 64, buckets: mostBuckets, nodes: 3000, moments: mostMoments, cells: 40_000, rows: 250, bands: 1000}
+var full = limits{traces: 64, buckets: mostBuckets, nodes: 3000, moments: mostMoments, cells: 160_000, rows: 250, bands: 1000}
 
 func (l limits) half() limits {
 	h := func(n int) int { return max(n/2, 1) }

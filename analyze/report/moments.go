@@ -12,7 +12,7 @@ import (
 
 // mostMoments is how many of a device are kept: enough to follow a run by, and
 // few enough for a page.
-const mostMoments = 64
+const mostMoments = 512
 
 // mostCells bounds what is kept of a moment: stacks, the largest first.
 const mostCells = 1000

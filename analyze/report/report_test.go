@@ -307,7 +307,7 @@ func TestTimes(t *testing.T) {
 			high = max(high, number(t, v.Used))
 		}
 	}
-	if moments < 32 || moments > 64 || high != 2000 {
+	if moments < 256 || moments > 512 || high != 2000 {
 		t.Errorf("%d moments, the highest with %d bytes", moments, high)
 	}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/gpurec/gpurec/analyze"
@@ -191,13 +192,49 @@ func (r *Report) contexts(t *Trace, i int, most limits) {
 	t.Unnamed = len(byName) - len(t.Names)
 	begun := func(a, b *scopes.Scope) bool { return a.Begin < b.Begin || a.Begin == b.Begin && a.Depth < b.Depth }
 	t.Bands, t.Single = []*Band{}, []*Band{}
-	for _, s := range longest(one.Scopes, most.bands, func(s *scopes.Scope) int64 { return s.End - s.Begin }, begun) {
+	for _, s := range spread(one.Scopes, most.bands) {
 		t.Bands = append(t.Bands, band(s))
 	}
+	sort.SliceStable(t.Bands, func(i, j int) bool {
+		a, b := t.Bands[i], t.Bands[j]
+		return a.Begin < b.Begin || a.Begin == b.Begin && a.Depth < b.Depth
+	})
 	for _, s := range longest(one.Scopes, most.rows, func(s *scopes.Scope) int64 { return s.Measure.Peaked }, begun) {
 		t.Single = append(t.Single, band(s))
 	}
 	t.Unbound, t.More = len(one.Scopes)-len(t.Bands), len(one.Scopes)-len(t.Single)
+}
+
+// stretches is into how many parts the time is cut from which bands are chosen.
+const stretches = 128
+
+// spread are scopes from all of the time: of each stretch of it the longest that
+// begins there, then the second longest, and so on. The longest alone would be
+// those of one stretch where a program does the same for hours.
+func spread(in []*scopes.Scope, most int) []*scopes.Scope {
+	if len(in) <= most {
+		return in
+	}
+	in = append([]*scopes.Scope(nil), in...)
+	sort.SliceStable(in, func(i, j int) bool { return in[i].End-in[i].Begin > in[j].End-in[j].Begin })
+	from, to := in[0].Begin, in[0].Begin
+	for _, s := range in {
+		from, to = min(from, s.Begin), max(to, s.Begin)
+	}
+	width := (uint64(to)-uint64(from))/stretches + 1
+	var taken [stretches]int
+	var ranked [][]*scopes.Scope // the first of each stretch, the second ones, …
+	for _, s := range in {
+		at := (uint64(s.Begin) - uint64(from)) / width
+		if taken[at] < most {
+			if taken[at] == len(ranked) {
+				ranked = append(ranked, nil)
+			}
+			ranked[taken[at]] = append(ranked[taken[at]], s)
+			taken[at]++
+		}
+	}
+	return slices.Concat(ranked...)[:most]
 }
 
 func band(s *scopes.Scope) *Band {

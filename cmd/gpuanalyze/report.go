@@ -29,7 +29,7 @@ what leaked, what the peak was made of.
 The page is one file of at most 5 MiB, whatever the trace's size, and needs no
 network: curves have the least and the most of each stretch of time, lists their
 largest rows and the sum of the others. Moments are the highest of each of at
-most 64 stretches of time. A file that is there is replaced; - is stdout.`,
+most 512 stretches of time. A file that is there is replaced; - is stdout.`,
 		examples: []string{
 			"gpuanalyze report train.gpurec -o train.html",
 			"gpuanalyze report rank0.gpurec rank1.gpurec -o job.html",

@@ -56,6 +56,8 @@ function flameGraph() {
     out.disabled = state.root === 0;
     const total = big(v[state.curve]);
     title.replaceChildren(el("b", {}, viewName(v)), ": ", ...bytes(total), " " + state.curve);
+    const g = moments();
+    if (g.length > 1) title.append(el("span", { class: "dim" }, " · the highest of its stretch of time; the page keeps " + g.length + " of them. Any other: ", el("code", {}, "gpuanalyze lines --at TIME")));
     search.disabled = t.total === 0n;
     const boxes = layout(t, state.root);
     const matches = (n) => state.words !== "" && n !== 0 && nameOf(n).toLowerCase().includes(state.words);
