@@ -214,7 +214,11 @@ void *gpurec_find_real(unsigned api, unsigned which)
 		return p;
 	int err = errno;
 	gpurec_tls.depth++;
-	set_once(slot, gpurec_dlsym(RTLD_NEXT, gpurec_hooked[api].symbol)); /* another interposer, or libcuda itself */
+	void *next = gpurec_dlsym(RTLD_NEXT, gpurec_hooked[api].symbol); /* another interposer, or libcuda itself */
+	set_once(slot, next);
+	/* A program that is linked to libcuda: other interposers have its other calls, too. */
+	for (unsigned i = 1; next != NULL && i <= HOOKED; i++)
+		set_once(&gpurec_real[0][i], gpurec_dlsym(RTLD_NEXT, gpurec_hooked[i].symbol));
 	fill();
 	gpurec_tls.depth--;
 	errno = err;
