@@ -65,6 +65,7 @@ WHY = (
     "the question found no room in this thread's buffer",
     "gpurec does not know the scope: its begin was lost, it was begun in a parent process, or over 1,000 ended since",
 )
+LATE = 3  # of these, the one that asking again may change
 
 
 def ask(scope: int, curve: str, how: int = ONLY, subcontext: Optional[str] = None) -> Measure:

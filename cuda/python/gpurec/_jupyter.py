@@ -15,27 +15,56 @@ from typing import Any, List, Optional, Tuple
 from weakref import WeakKeyDictionary
 
 import gpurec
+from gpurec import _answer
 
 _LINE = re.compile(r"%%gpumem(?:[ \t]+(.*))?$")
 _USAGE = "%%gpumem goes on the first line of its cell; %%time and the like come below it"
 _SHOWN = 40  # characters of a statement that name its scope
+_TRIES = 20  # to ask the recorder, 100 ms each: a person waits for the number, no program does
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 class _Measure:
-    """A scope, and how long it took."""
+    """A scope, and how long it took. Outside a recording, NVML's readings of the
+    current device at both ends."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.scope = gpurec.scope(name)
-        self.scope.__enter__()
+        self.recorded = gpurec.active()
+        self.trace = gpurec.GPUMemTrace(silent=True, ctx=name, on_exit_report=False)
         self.begin = time.perf_counter()
 
     def end(self) -> str:
         """End it, and say what it was."""
         took = time.perf_counter() - self.begin
-        self.scope.__exit__()
-        where = "used and peaked are in the trace" if gpurec.active() else "not recorded"
-        return "gpumem %s: %.3f s, %s" % (self.name, took, where)
+        self.trace.stop()
+        return "gpumem %s: %s, %.3f s" % (self.name, self.memory(), took)
+
+    def memory(self) -> str:
+        for _ in range(_TRIES):
+            try:
+                m = self.trace.measure()
+                break
+            except gpurec.NoAnswer as e:
+                why = str(e)
+                if why != _answer.WHY[_answer.LATE]:
+                    return "used and peaked unknown (%s)" % why
+        else:
+            return "used and peaked unknown (%s, asked %d times)" % (why, _TRIES)
+        if self.recorded:
+            lost = " (partial: %d events are missing)" % m.lost if m.lost else ""
+            return "used %s, peaked %s%s" % (_bytes(m.used), _bytes(m.peaked), lost)
+        if m.end == 0:
+            return "NVML knows of no device"
+        return "used %s by NVML, of all processes" % _bytes(m.used)
+
+
+def _bytes(n: int) -> str:
+    """As gpuanalyze writes them (format.Bytes), and exactly."""
+    amount, unit = float(n), 0
+    while abs(amount) >= 1023.995 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return "%.2f %s (%d)" % (amount, _UNITS[unit], n) if unit else "%d B" % n
 
 
 class _Extension:
@@ -131,7 +160,7 @@ def load(shell: Any) -> None:
     shell.events.register("pre_run_cell", extension.before)
     shell.events.register("post_run_cell", extension.after)
     if not gpurec.active():
-        print("gpurec: this is not recorded (gpurec run -- jupyter lab would): %%gpumem says what NVML knows")
+        print("gpurec: not recorded, so %%gpumem says what NVML knows; gpurec run -- jupyter lab would record")
 
 
 def unload(shell: Any) -> None:
