@@ -185,6 +185,16 @@ func (p *Pass) judge(c *Completeness) {
 	if n := m.Stats.ClosedLanes; n > 0 {
 		c.partial("%d lane%s closed or refused because they made no sense or were too many", n, Plural(int64(n)))
 	}
+	if n := m.Stats.Absent; n > 0 {
+		who := "1 process that"
+		if n > 1 {
+			who = fmt.Sprintf("%d processes that", n)
+		}
+		c.partial("nothing is recorded of %s could make no buffer", who)
+	}
+	if n := m.Stats.Unwritten; n > 0 {
+		c.partial("%d event%s dropped after writing had failed", n, Plural(int64(n)))
+	}
 	if t, ok := p.CompleteSince(); ok {
 		c.note("complete since %s: its first part is %d", Seconds(p.Since(t)), p.Trace.Parts()[0].Index())
 	}

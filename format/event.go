@@ -243,10 +243,14 @@ type Stats struct {
 	Events      uint64 `json:"events"`                 // rows of the events tables, those that the recorder made too, checkpoints not
 	Lost        uint64 `json:"lost"`                   // dropped by lanes, or by full queues
 	ClosedLanes uint64 `json:"closed_lanes,omitempty"` // lanes closed because what they held made no sense, and hellos that were refused
+	Absent      uint64 `json:"absent,omitempty"`       // processes that could make no lane: nothing of theirs is recorded
 	Late        uint64 `json:"late,omitempty"`         // events passed on after their place in the order had gone
 	Unresolved  uint64 `json:"unresolved,omitempty"`   // stacks whose definition never came
 	Lanes       uint64 `json:"lanes,omitempty"`
-	CPUNanos    int64  `json:"cpu_ns,omitempty"`
+	CPUNanos    int64  `json:"cpu_ns,omitempty"`           // of the recorder, as the next two
+	Written     int64  `json:"written_bytes,omitempty"`    // to the trace's files, those included that were rewritten or went again
+	PeakMemory  int64  `json:"peak_rss_bytes,omitempty"`   // resident, lanes included, which are the programs' too
+	Unwritten   uint64 `json:"unwritten_events,omitempty"` // taken from the lanes, and dropped because writing had failed
 }
 
 // Bytes prints a size the way people read it, exact below 1 KiB.

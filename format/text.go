@@ -220,7 +220,11 @@ func appendMetaText(b []byte, m *Meta) []byte {
 	l.uint("late", m.Stats.Late)
 	l.uint("unresolved", m.Stats.Unresolved)
 	l.uint("lanes", m.Stats.Lanes)
+	l.uint("absent", m.Stats.Absent)
+	l.uint("unwritten", m.Stats.Unwritten)
 	l.int("cpu_ns", m.Stats.CPUNanos, 0)
+	l.int("written_bytes", m.Stats.Written, 0)
+	l.int("peak_rss_bytes", m.Stats.PeakMemory, 0)
 	return l.b
 }
 

@@ -78,8 +78,16 @@ func (p *textParser) readMeta(a *args) error {
 			m.Stats.Unresolved = a.uint(64)
 		case "lanes":
 			m.Stats.Lanes = a.uint(64)
+		case "absent":
+			m.Stats.Absent = a.uint(64)
+		case "unwritten":
+			m.Stats.Unwritten = a.uint(64)
 		case "cpu_ns":
 			m.Stats.CPUNanos = a.int(64)
+		case "written_bytes":
+			m.Stats.Written = a.int(64)
+		case "peak_rss_bytes":
+			m.Stats.PeakMemory = a.int(64)
 		default:
 			a.unknown("meta")
 		}

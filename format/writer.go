@@ -57,6 +57,7 @@ type Writer struct {
 	meta  Meta
 	opt   WriterOptions
 	disk  Disk
+	count *countedDisk
 	keep  *keeper // the disk too, where not every part stays; else nil
 	enc   *encoder
 	defs  *Defs
@@ -95,10 +96,11 @@ func create(dir string, meta Meta, opt WriterOptions, index int) (*Writer, error
 		enc.Close()
 		return nil, fmt.Errorf("create a trace: %w", err)
 	}
-	w := &Writer{dir: dir, meta: meta, opt: opt, disk: opt.Disk, enc: enc, defs: NewDefs(), index: index}
+	count := &countedDisk{Disk: opt.Disk}
+	w := &Writer{dir: dir, meta: meta, opt: opt, disk: count, count: count, enc: enc, defs: NewDefs(), index: index}
 	w.defs.track = true
 	if opt.Retain != (Retention{}) {
-		w.keep = newKeeper(opt.Disk, dir, opt.Retain)
+		w.keep = newKeeper(count, dir, opt.Retain)
 		w.disk = w.keep
 	}
 	if opt.FlushEvery > 0 {
@@ -216,6 +218,10 @@ func (w *Writer) Flush() error {
 	w.retained()
 	return nil
 }
+
+// Written is how many bytes have gone to the disk, those included that were
+// rewritten or removed again.
+func (w *Writer) Written() int64 { return w.count.n }
 
 // Flushes is how often everything that had gathered has gone to the disk.
 func (w *Writer) Flushes() int { return w.flushes }
@@ -357,6 +363,31 @@ func (w *Writer) writeMeta() error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+// A countedDisk counts what is written to it.
+type countedDisk struct {
+	Disk
+	n int64
+}
+
+type countedFile struct {
+	File
+	d *countedDisk
+}
+
+func (d *countedDisk) Create(path string) (File, error) {
+	f, err := d.Disk.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return countedFile{f, d}, nil
+}
+
+func (f countedFile) Write(b []byte) (int, error) {
+	n, err := f.File.Write(b)
+	f.d.n += int64(n)
+	return n, err
 }
 
 // osDisk is the file system.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -92,6 +94,40 @@ func (l *listener) close() {
 		syscall.Close(l.lock)
 		l.lock = -1
 	}
+}
+
+// mostMarks is how many marks of processes without a lane are read.
+const mostMarks = 4096
+
+// marks are why processes could make no lane, each by the errno that it left
+// beside the socket (see birth.c).
+func (l *listener) marks() (why []syscall.Errno) {
+	if l.fd < 0 {
+		return nil
+	}
+	dir, err := os.Open(l.dir)
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(mostMarks)
+	for _, name := range names {
+		if !isMark(name) {
+			continue
+		}
+		text, err := os.Readlink(l.dir + "/" + name)
+		n, bad := strconv.ParseUint(text, 10, 16)
+		if err == nil && bad == nil {
+			why = append(why, syscall.Errno(n))
+		}
+	}
+	return why
+}
+
+// isMark reports whether a file in the socket's directory is a process's mark.
+func isMark(name string) bool {
+	digits, ok := strings.CutPrefix(name, "s.")
+	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
 // errNotYet says that a connection has not sent its hello.

@@ -344,6 +344,7 @@ func (d *drain) finish() {
 		d.s.release(d.current)
 		d.current = nil
 	}
+	d.out.absent = d.listener.marks()
 	d.listener.close()
 	d.poller.close()
 	d.out.last = true

@@ -1,6 +1,9 @@
 package recorder
 
 import (
+	"fmt"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/gpurec/gpurec/format"
@@ -45,6 +48,8 @@ type fold struct {
 
 	forgot     format.Time // when fold forgot last
 	remembered int64       // bytes of definitions then, about
+
+	reasons []string // why processes are not in the trace
 
 	refusals      live.Refusals
 	told, retried int64 // requests for memory that failed, and that a retry got
@@ -135,6 +140,7 @@ func (f *fold) round(r *round) {
 		f.order.add(f.source, piece{kind: pieceReading, time: reading.Time, read: reading})
 	}
 	f.stats.ClosedLanes += uint64(r.refused)
+	f.miss(r.absent)
 	for _, l := range r.born {
 		f.born(l)
 	}
@@ -155,6 +161,27 @@ func (f *fold) round(r *round) {
 	f.lanes = keep(f.lanes, func(l *lane) bool { return !l.fold.gone || len(l.fold.queue) > 0 })
 	f.handOver()
 	f.answer()
+}
+
+// miss takes note of processes that could make no lane, of which nothing is
+// recorded, not even what was lost.
+func (f *fold) miss(why []syscall.Errno) {
+	f.stats.Absent += uint64(len(why))
+	slices.Sort(why)
+	for len(why) > 0 {
+		n := 1
+		for n < len(why) && why[n] == why[0] {
+			n++
+		}
+		who := "a process"
+		if n > 1 {
+			who = fmt.Sprintf("%d processes", n)
+		}
+		text := fmt.Sprintf("%s could make no buffer and is not recorded: %v", who, why[0])
+		f.s.say(text)
+		f.reasons = append(f.reasons, text)
+		why = why[n:]
+	}
 }
 
 func (f *fold) born(l *lane) {

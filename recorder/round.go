@@ -3,6 +3,7 @@ package recorder
 import (
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/recorder/ring"
@@ -54,6 +55,7 @@ type round struct {
 	bytes   int // of chunks
 	left    []leaving
 	ended   []ending
+	absent  []syscall.Errno // why processes could make no lane; in the last round
 	until   format.Time
 	last    bool
 }

@@ -3,6 +3,7 @@ package recorder
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -18,7 +19,8 @@ func sweepSockets(base string) {
 			continue
 		}
 		entries, err := os.ReadDir(dir)
-		if err != nil || len(entries) != 1 || entries[0].Name() != "s" || entries[0].Type() != os.ModeSocket {
+		if err != nil || len(entries) == 0 || entries[0].Name() != "s" || entries[0].Type() != os.ModeSocket ||
+			slices.ContainsFunc(entries[1:], func(e os.DirEntry) bool { return !isMark(e.Name()) || e.Type() != os.ModeSymlink }) {
 			continue
 		}
 		lock, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
@@ -26,7 +28,9 @@ func sweepSockets(base string) {
 			continue
 		}
 		if path := dir + "/s"; syscall.Flock(lock, syscall.LOCK_EX|syscall.LOCK_NB) == nil && refuses(path) {
-			os.Remove(path)
+			for _, e := range entries {
+				os.Remove(dir + "/" + e.Name())
+			}
 			os.Remove(dir)
 		}
 		syscall.Close(lock)

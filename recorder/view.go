@@ -1,6 +1,8 @@
 package recorder
 
 import (
+	"bytes"
+	"fmt"
 	"syscall"
 
 	"github.com/gpurec/gpurec/format"
@@ -40,4 +42,17 @@ func CPUTime() int64 {
 		return 0
 	}
 	return syscall.TimevalToNsec(u.Utime) + syscall.TimevalToNsec(u.Stime)
+}
+
+// PeakMemory is the most that this program has had in memory at once, -1 where
+// nobody says. The lanes are in it, which are the recorded programs' memory too.
+// The kernel's other account, rusage's, has what was there before exec as well.
+func PeakMemory() int64 {
+	for _, line := range bytes.Split(readSome("/proc/self/status", 64<<10), []byte("\n")) {
+		var kib int64
+		if n, _ := fmt.Sscanf(string(line), "VmHWM: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	return format.Unknown
 }

@@ -91,6 +91,7 @@ type write struct {
 	part    atomic.Uint64 // for fold, which decides when a part is full: its number and bytes, see size
 	err     error
 	told    map[string]bool // what tight has said
+	dropped uint64          // events, after a failure
 }
 
 // A part's number and size in one word, so that fold never takes the size of the
@@ -176,6 +177,8 @@ func (w *write) check(err error) {
 func (w *write) page(p *page) {
 	if w.err == nil {
 		w.check(w.rows(p))
+	} else {
+		w.dropped += uint64(len(p.events))
 	}
 	p.reset()
 	w.s.fold.spare.put(p)
@@ -227,8 +230,9 @@ func (w *write) close(f func(*format.Meta)) error {
 		default:
 		}
 		m.Stats = s.fold.stats
+		m.Stats.Written, m.Stats.Unwritten = w.w.Written(), w.dropped
 		m.End = ring.Now()
-		if texts := w.tight(); len(texts) > 0 {
+		if texts := append(w.tight(), s.fold.reasons...); len(texts) > 0 {
 			m.Reason = strings.Join(texts, "; ")
 		}
 		s.mu.Lock()

@@ -35,8 +35,17 @@ type Trace struct {
 	Scopes    int64       `json:"scopes"`
 	Samples   int64       `json:"samples"`
 	NoSamples string      `json:"no_samples,omitempty"` // why there are none
+	Cost      *Cost       `json:"recorder,omitempty"`   // nil where the trace does not say
 
 	window bool
+}
+
+// A Cost is what the recorder itself took, of the whole recording. 0 is unknown.
+type Cost struct {
+	Events  uint64 `json:"events"`         // that it wrote, those that are not retained included
+	CPU     int64  `json:"cpu_ns"`         // on all cores, the time included in which NVML was read
+	Written int64  `json:"written_bytes"`  // to the trace's files
+	Memory  int64  `json:"peak_rss_bytes"` // resident at most, the lanes included
 }
 
 // A Count is a number of events.
@@ -94,6 +103,7 @@ type Thread struct {
 	TID    uint32 `json:"tid"`
 	Name   string `json:"name,omitempty"`
 	Events int64  `json:"events"`
+	Lost   int64  `json:"lost,omitempty"` // in its lane, where that says how many
 }
 
 // A Sum is what a process took, in the window, of one class at one layer of one

@@ -56,6 +56,7 @@ type thread struct {
 	threadKey
 	name   format.NameID
 	events int64
+	lost   int64
 }
 
 type process struct {
@@ -165,6 +166,7 @@ func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
 		t.Scopes++
 	case format.Lost:
 		a.lost = analyze.Add(a.lost, max(e.Size, 0))
+		th.lost = analyze.Add(th.lost, max(e.Size, 0))
 	case format.Unhooked:
 		a.symbols[e.Name]++
 	case format.AllocFailed:
@@ -247,6 +249,9 @@ func (a *Answer) End(p *analyze.Pass) error {
 	}
 	if t.Samples == 0 {
 		t.NoSamples = t.Meta.NoSamples
+	}
+	if s := t.Meta.Stats; s.CPUNanos > 0 || s.Written > 0 {
+		t.Cost = &Cost{s.Events, s.CPUNanos, s.Written, s.PeakMemory}
 	}
 	a.endDevices(p)
 	a.endProcesses(p)
@@ -340,7 +345,7 @@ func (a *Answer) endProcess(p *analyze.Pass, id format.ProcessID, threads []*thr
 	for _, t := range threads {
 		out.Events += t.events
 		if t.tid != 0 { // the recorder's own rows about a process have no thread
-			out.Threads = append(out.Threads, Thread{t.tid, p.Defs.Name(t.name), t.events})
+			out.Threads = append(out.Threads, Thread{t.tid, p.Defs.Name(t.name), t.events, t.lost})
 		}
 	}
 	q := p.State.Process(id)

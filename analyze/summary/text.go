@@ -40,7 +40,7 @@ func (t *Trace) write(w io.Writer) {
 	} else {
 		row("lost", "%d event%s", t.Lost, analyze.Plural(t.Lost))
 	}
-	row("frees", "%d of unknown allocations, %d missing (an address was taken again)", t.Unknown, t.Unseen)
+	row("odd frees", "%s", oddFrees(t.Unknown, t.Unseen))
 	counts := func(name string, cs []Count) {
 		var s []string
 		for _, c := range cs {
@@ -70,8 +70,10 @@ func (t *Trace) write(w io.Writer) {
 		row("samples", "none")
 	}
 	if s := m.Stats; s.Lanes > 0 || s.CPUNanos > 0 {
-		row("recorder", "%d lanes, %d closed, %d events late, %d stacks unresolved, %s CPU", s.Lanes, s.ClosedLanes, s.Late, s.Unresolved,
-			time.Duration(s.CPUNanos).Round(time.Millisecond))
+		row("recorder", "%d lanes, %d closed, %d events late, %d stacks unresolved", s.Lanes, s.ClosedLanes, s.Late, s.Unresolved)
+	}
+	if c := t.Cost; c != nil {
+		row("its cost", "%s", c)
 	}
 	if len(t.Failures) == 0 {
 		row("failed", "no allocation failed")
@@ -149,8 +151,47 @@ func (p *Process) write(w io.Writer) {
 		if name != "" {
 			name = " " + name
 		}
-		fmt.Fprintf(w, "  thread %d%s: %d event%s\n", t.TID, name, t.Events, analyze.Plural(t.Events))
+		lost := ""
+		if t.Lost > 0 {
+			lost = fmt.Sprintf(", %d lost", t.Lost)
+		}
+		fmt.Fprintf(w, "  thread %d%s: %d event%s%s\n", t.TID, name, t.Events, analyze.Plural(t.Events), lost)
 	}
+}
+
+// oddFrees says which frees do not fit what was seen taken.
+func oddFrees(unknown, unseen int64) string {
+	if unknown+unseen == 0 {
+		return "none"
+	}
+	var s []string
+	if unknown > 0 {
+		s = append(s, fmt.Sprintf("%d of memory that was not seen taken", unknown))
+	}
+	if unseen > 0 {
+		s = append(s, fmt.Sprintf("%d not seen, of memory that was then handed out again", unseen))
+	}
+	return strings.Join(s, ", ")
+}
+
+func (c *Cost) String() string {
+	var s []string
+	per := func(total int64, unit string) string {
+		if c.Events == 0 {
+			return ""
+		}
+		return fmt.Sprintf(" (%.*f %s an event)", map[bool]int{true: 1, false: 0}[unit == "B"], float64(total)/float64(c.Events), unit)
+	}
+	if c.CPU > 0 {
+		s = append(s, time.Duration(c.CPU).Round(time.Millisecond).String()+" CPU"+per(c.CPU, "ns"))
+	}
+	if c.Written > 0 {
+		s = append(s, format.Bytes(c.Written)+" written"+per(c.Written, "B"))
+	}
+	if c.Memory > 0 {
+		s = append(s, format.Bytes(c.Memory)+" memory at most")
+	}
+	return strings.Join(s, ", ")
 }
 
 // whenWhere leaves out what a trace does not say.

@@ -216,7 +216,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 	cancel()
 	summary, err := session.Close(func(m *format.Meta) {
 		m.Status = &status
-		m.Stats.CPUNanos = recorder.CPUTime()
+		m.Stats.CPUNanos, m.Stats.PeakMemory = recorder.CPUTime(), recorder.PeakMemory()
 		if reason := outlived(left); reason != "" && m.Reason != "" {
 			m.Reason += "; " + reason
 		} else if reason != "" {

@@ -143,7 +143,7 @@ func (o *sampleSettings) record(ctx context.Context, stderr io.Writer, options [
 	stop()
 	if _, err := session.Close(func(m *format.Meta) {
 		m.End = ring.Now() // there was no event to tell
-		m.Stats.CPUNanos = recorder.CPUTime()
+		m.Stats.CPUNanos, m.Stats.PeakMemory = recorder.CPUTime(), recorder.PeakMemory()
 	}); err != nil {
 		return err
 	}

@@ -112,6 +112,43 @@ static int send_alone(const struct msghdr *m)
 	return err;
 }
 
+/*
+ * A process that can make no lane at all has nowhere to count what it loses, and
+ * the recording would call itself complete. So it leaves a mark beside the
+ * recorder's socket, SOCKET.PID, a link whose text is the errno: that needs no
+ * descriptor, no memory and no connection, of which something is missing here.
+ * When a lane is there after all, the loss is counted in it, and the mark goes.
+ */
+static uint32_t marked; /* the pid whose mark it is: a forked child has none */
+
+void gpurec_lane_mark(int err)
+{
+	uint32_t pid = (uint32_t)syscall(SYS_getpid);
+	char path[sizeof gpurec_config.socket + 12], digits[12], text[12];
+	size_t n = strlen(gpurec_config.socket);
+	if (__atomic_exchange_n(&marked, err ? pid : 0, __ATOMIC_RELAXED) == (err ? pid : 0))
+		return;
+	memcpy(path, gpurec_config.socket, n);
+	path[n++] = '.';
+	int k = 0;
+	do
+		digits[k++] = (char)('0' + pid % 10);
+	while (pid /= 10);
+	while (k > 0)
+		path[n++] = digits[--k];
+	path[n] = 0;
+	if (err == 0) {
+		syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+		return;
+	}
+	for (n = 0; err > 0 && k < 11; err /= 10)
+		digits[k++] = (char)('0' + err % 10);
+	while (k > 0)
+		text[n++] = digits[--k];
+	text[n] = 0;
+	syscall(SYS_symlinkat, text, AT_FDCWD, path);
+}
+
 int gpurec_wake_recorder(void)
 {
 	uint64_t magic = GPUREC_ASK_MAGIC;
@@ -260,12 +297,17 @@ static unsigned birth(struct thread *t, unsigned n, uint64_t capacity)
 		void *gone = t->file;
 		t->file = NULL; /* first: a child forked now must not unmap what may be another's by then */
 		syscall(SYS_munmap, gone, t->file_bytes);
+		if (err == EACCES)
+			gpurec_lane_mark(err);
 		if (err == ECONNREFUSED || err == ENOENT || err == EACCES) {
 			__atomic_store_n(&gpurec_off, true, __ATOMIC_RELAXED);
 			gpurec_say("off: no recorder listens at " GPUREC_ENV_SOCKET);
 		}
+		errno = err;
 		return 0;
 	}
+	if (__atomic_load_n(&marked, __ATOMIC_RELAXED) != 0)
+		gpurec_lane_mark(0);
 	gpurec_lane *lanes[GPUREC_MAX_LANES_A_FILE];
 	for (unsigned i = 0; i < n; i++)
 		lanes[i] = lane_of(t->file, i);

@@ -206,6 +206,7 @@ void *gpurec_keep(size_t bytes);
 /* ---- birth.c, lane.c ------------------------------------------------------ */
 
 bool gpurec_lane_birth(struct thread *t);
+void gpurec_lane_mark(int err); /* says to the recorder that there can be no lane, and why; 0 that there is one */
 void gpurec_lane_take(struct thread *t, gpurec_lane *lane); /* a spare one */
 void gpurec_lane_reset(void); /* in a child: no lanes yet */
 void gpurec_lane_forget(struct thread *t, uint32_t epoch); /* the recorder has forgotten what was sent */

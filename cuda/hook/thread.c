@@ -300,7 +300,7 @@ uint64_t gpurec_missed(void) { return __atomic_exchange_n(missed(), 0, __ATOMIC_
 /* Counts an event of a thread that has no lane, in any lane there is; before
  * there is one, for the first that will be. In a child that has not yet forgotten
  * its parent, the table is not to be looked at. */
-static void miss(void)
+static gpurec_lane *any_lane(void)
 {
 	uint32_t *page = __atomic_load_n(&wiped, __ATOMIC_ACQUIRE);
 	bool ours = page != NULL && __atomic_load_n(page, __ATOMIC_ACQUIRE) == gpurec_tls.generation;
@@ -308,12 +308,23 @@ static void miss(void)
 	for (uint32_t i = 0; i < n && i < GPUREC_MAX_LANES; i++) {
 		struct thread *t = __atomic_load_n(&table[i], __ATOMIC_ACQUIRE);
 		gpurec_lane *lane = t ? __atomic_load_n(&t->lane, __ATOMIC_ACQUIRE) : NULL;
-		if (lane) {
-			__atomic_fetch_add(&lane->dropped, 1, __ATOMIC_RELAXED);
-			return;
-		}
+		if (lane)
+			return lane;
 	}
-	__atomic_fetch_add(missed(), 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static void miss(void)
+{
+	gpurec_lane *lane = any_lane();
+	__atomic_fetch_add(lane ? &lane->dropped : missed(), 1, __ATOMIC_RELAXED);
+}
+
+/* What the recorder cannot know of a process without any lane. */
+static void absent(int why)
+{
+	if (!__atomic_load_n(&gpurec_off, __ATOMIC_RELAXED) && any_lane() == NULL)
+		gpurec_lane_mark(why);
 }
 
 /* A birth that failed is tried again at the first event 100 ms later. */
@@ -323,6 +334,7 @@ static bool born(struct thread *t)
 		return false;
 	if (gpurec_lane_birth(t))
 		return true;
+	absent(errno);
 	t->retry = gpurec_now() + RETRY_NS;
 	return false;
 }
@@ -342,6 +354,8 @@ struct thread *gpurec_enter_slow(void)
 	int err = errno;
 	struct thread *t = mine();
 	if (t == NULL || (t->lane == NULL && !born(t))) {
+		if (t == NULL)
+			absent(ENOMEM);
 		miss();
 		gpurec_leave();
 		t = NULL;
