@@ -24,16 +24,13 @@ func (r *Report) judge() {
 		return
 	}
 	var peaks []int64
-	sum := 0.0
 	for _, one := range r.Ranks {
 		peaks = append(peaks, one.Used.Bytes)
-		sum += float64(one.Used.Bytes)
 	}
 	slices.Sort(peaks)
-	mean := sum / float64(len(peaks))
-	r.Peaks = &Peaks{Least: peaks[0], Median: median(peaks), Mean: int64(mean), Most: peaks[len(peaks)-1]}
-	if mean > 0 {
-		r.Peaks.Imbalance = float64(r.Peaks.Most)/mean - 1
+	r.Peaks = &Peaks{Least: peaks[0], Median: median(peaks), Mean: mean(peaks), Most: peaks[len(peaks)-1]}
+	if r.Peaks.Mean > 0 {
+		r.Peaks.Imbalance = float64(r.Peaks.Most)/float64(r.Peaks.Mean) - 1
 	}
 	r.outliers()
 	r.Died = r.first(func(one *Rank) *time.Time {
@@ -43,6 +40,16 @@ func (r *Report) judge() {
 		return one.End
 	})
 	r.OutOfMemory = r.first(func(one *Rank) *time.Time { return one.OOM })
+}
+
+// mean adds up shares: the sum itself may be beyond all numbers.
+func mean(numbers []int64) (m int64) {
+	rest, n := int64(0), int64(len(numbers))
+	for _, x := range numbers {
+		m += x / n
+		rest += x % n
+	}
+	return m + rest/n
 }
 
 // median is the middle of sorted numbers, the mean of both where there are two.
