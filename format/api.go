@@ -17,7 +17,7 @@ import (
 // of them is in the number itself: from laterAPI on, bits 12 to 15 are the
 // Space and bits 8 to 11 what it does, a Kind, as in
 //
-//	APIMulticastCreate API = API(SpaceHandle)<<12 | API(Alloc)<<8 | 1
+//	APIMulticastCreate API = API(SpaceHandle)<<12 | API(Import)<<8 | 2
 //
 // Layer and class stand in each event.
 type API uint16
@@ -37,7 +37,7 @@ const (
 	SpaceDevice Space = 1 // device pointers of the driver, stream-ordered ones included
 	SpaceHost   Space = 2 // host pointers known to the driver
 	SpaceHandle Space = 3 // VMM handles, in the object column
-	SpaceArray  Space = 4 // CUarray and CUmipmappedArray, in the object column
+	SpaceObject Space = 4 // what the driver hands out as an opaque pointer, in the object column: CUarray, CUmipmappedArray, CUexternalMemory, CUgraphicsResource; and reserves
 	SpaceTorch  Space = 5 // PyTorch's blocks
 	SpaceCuPy   Space = 6 // CuPy's blocks, by pmem_id in the object column: a pool over a pool holds one address twice
 	SpaceGo     Space = 7 // a Go program's own pool, by pmem_id like CuPy's
@@ -90,6 +90,53 @@ const (
 	APIGoFree    API = 208 // recorder.Hook's alloc given back, where the program says so
 )
 
+// Functions and sources that came after version 1.
+const (
+	APICtxDestroyV1    = API(Reset)<<8 | 1
+	APICtxDetach       = API(Reset)<<8 | 2
+	APIGreenCtxDestroy = API(Reset)<<8 | 3
+
+	APIGraphAddNodeV1       = API(SpaceDevice)<<12 | 1 // takes or gives back, as the node's type says
+	APIGraphAddNode         = API(SpaceDevice)<<12 | 2
+	APIMemAllocPitchV1      = API(SpaceDevice)<<12 | API(Alloc)<<8 | 1
+	APIGraphAddMemAllocNode = API(SpaceDevice)<<12 | API(Alloc)<<8 | 2
+	APIGraphAddMemFreeNode  = API(SpaceDevice)<<12 | API(Free)<<8 | 1
+	APIIpcClose             = API(SpaceDevice)<<12 | API(Release)<<8 | 1
+	APIIpcOpenV1            = API(SpaceDevice)<<12 | API(Import)<<8 | 1
+	APIIpcOpen              = API(SpaceDevice)<<12 | API(Import)<<8 | 2
+	APIExternalBuffer       = API(SpaceDevice)<<12 | API(Import)<<8 | 3
+	APIPoolImportPointer    = API(SpaceDevice)<<12 | API(Import)<<8 | 4
+
+	APIMemAllocHostV1    = API(SpaceHost)<<12 | API(Alloc)<<8 | 1
+	APIMemHostRegisterV1 = API(SpaceHost)<<12 | API(Alloc)<<8 | 2
+
+	APIMapArray            = API(SpaceHandle)<<12 | 1 // maps or unmaps, as each entry of its list says
+	APIMapArrayPTSZ        = API(SpaceHandle)<<12 | 2
+	APIMulticastBindMem    = API(SpaceHandle)<<12 | API(Map)<<8 | 1
+	APIMulticastBindMemV2  = API(SpaceHandle)<<12 | API(Map)<<8 | 2
+	APIMulticastBindAddr   = API(SpaceHandle)<<12 | API(Map)<<8 | 3
+	APIMulticastBindAddrV2 = API(SpaceHandle)<<12 | API(Map)<<8 | 4
+	APIMulticastUnbind     = API(SpaceHandle)<<12 | API(Unmap)<<8 | 1
+	APIMemImport           = API(SpaceHandle)<<12 | API(Import)<<8 | 1
+	APIMulticastCreate     = API(SpaceHandle)<<12 | API(Import)<<8 | 2
+
+	// What the driver keeps for a stream-ordered pool, or for graphs, asked of it
+	// after what may have changed it. It is what those took from the device: it
+	// grows by Allocs and shrinks by Frees of pieces that the hook numbers.
+	APIPoolReserve  = API(SpaceObject)<<12 | 1
+	APIGraphReserve = API(SpaceObject)<<12 | 2
+
+	APIArrayCreateV1     = API(SpaceObject)<<12 | API(Alloc)<<8 | 1
+	APIArray3DCreateV1   = API(SpaceObject)<<12 | API(Alloc)<<8 | 2
+	APIExternalDestroy   = API(SpaceObject)<<12 | API(Release)<<8 | 1
+	APIGraphicsUnmap     = API(SpaceObject)<<12 | API(Release)<<8 | 2
+	APIGraphicsUnmapPTSZ = API(SpaceObject)<<12 | API(Release)<<8 | 3
+	APIExternalImport    = API(SpaceObject)<<12 | API(Import)<<8 | 1
+	APIExternalMipmapped = API(SpaceObject)<<12 | API(Import)<<8 | 2
+	APIGraphicsMap       = API(SpaceObject)<<12 | API(Import)<<8 | 3
+	APIGraphicsMapPTSZ   = API(SpaceObject)<<12 | API(Import)<<8 | 4
+)
+
 // An APIInfo is one row of the list.
 type APIInfo struct {
 	API   API
@@ -125,11 +172,11 @@ var APIs = []APIInfo{
 	{APIMemMap, "cuMemMap", LayerDriver, ClassDevice, Map, SpaceHandle, true},
 	{APIMemUnmap, "cuMemUnmap", LayerDriver, ClassDevice, Unmap, SpaceHandle, true},
 	{APIMemRetain, "cuMemRetainAllocationHandle", LayerDriver, ClassDevice, Retain, SpaceHandle, true},
-	{APIArrayCreate, "cuArrayCreate_v2", LayerDriver, ClassArray, Alloc, SpaceArray, true},
-	{APIArray3DCreate, "cuArray3DCreate_v2", LayerDriver, ClassArray, Alloc, SpaceArray, true},
-	{APIArrayDestroy, "cuArrayDestroy", LayerDriver, ClassArray, Free, SpaceArray, true},
-	{APIMipmappedCreate, "cuMipmappedArrayCreate", LayerDriver, ClassArray, Alloc, SpaceArray, true},
-	{APIMipmappedDestroy, "cuMipmappedArrayDestroy", LayerDriver, ClassArray, Free, SpaceArray, true},
+	{APIArrayCreate, "cuArrayCreate_v2", LayerDriver, ClassArray, Alloc, SpaceObject, true},
+	{APIArray3DCreate, "cuArray3DCreate_v2", LayerDriver, ClassArray, Alloc, SpaceObject, true},
+	{APIArrayDestroy, "cuArrayDestroy", LayerDriver, ClassArray, Free, SpaceObject, true},
+	{APIMipmappedCreate, "cuMipmappedArrayCreate", LayerDriver, ClassArray, Alloc, SpaceObject, true},
+	{APIMipmappedDestroy, "cuMipmappedArrayDestroy", LayerDriver, ClassArray, Free, SpaceObject, true},
 	{APIPrimaryCtxResetV1, "cuDevicePrimaryCtxReset", LayerDriver, ClassNone, Reset, SpaceNone, true},
 	{APIPrimaryCtxReset, "cuDevicePrimaryCtxReset_v2", LayerDriver, ClassNone, Reset, SpaceNone, true},
 	{APIPrimaryCtxReleaseV1, "cuDevicePrimaryCtxRelease", LayerDriver, ClassNone, Reset, SpaceNone, true},
@@ -147,7 +194,64 @@ var APIs = []APIInfo{
 	{APIGoPool, "go", LayerPool, ClassDevice, KindNone, SpaceGo, false},
 	{APIGoAlloc, "go.alloc", LayerDriver, ClassDevice, Alloc, SpaceDevice, false},
 	{APIGoFree, "go.free", LayerDriver, ClassDevice, Free, SpaceDevice, false},
+
+	{APICtxDestroyV1, "cuCtxDestroy", LayerDriver, ClassNone, Reset, SpaceNone, true},
+	{APICtxDetach, "cuCtxDetach", LayerDriver, ClassNone, Reset, SpaceNone, true},
+	{APIGreenCtxDestroy, "cuGreenCtxDestroy", LayerDriver, ClassNone, Reset, SpaceNone, true},
+	{APIGraphAddNodeV1, "cuGraphAddNode", LayerPool, ClassGraph, KindNone, SpaceDevice, true},
+	{APIGraphAddNode, "cuGraphAddNode_v2", LayerPool, ClassGraph, KindNone, SpaceDevice, true},
+	{APIMemAllocPitchV1, "cuMemAllocPitch", LayerDriver, ClassDevice, Alloc, SpaceDevice, true},
+	{APIGraphAddMemAllocNode, "cuGraphAddMemAllocNode", LayerPool, ClassGraph, Alloc, SpaceDevice, true},
+	{APIGraphAddMemFreeNode, "cuGraphAddMemFreeNode", LayerPool, ClassGraph, Free, SpaceDevice, true},
+	{APIIpcClose, "cuIpcCloseMemHandle", LayerDriver, ClassImported, Release, SpaceDevice, true},
+	{APIIpcOpenV1, "cuIpcOpenMemHandle", LayerDriver, ClassImported, Import, SpaceDevice, true},
+	{APIIpcOpen, "cuIpcOpenMemHandle_v2", LayerDriver, ClassImported, Import, SpaceDevice, true},
+	{APIExternalBuffer, "cuExternalMemoryGetMappedBuffer", LayerDriver, ClassImported, Import, SpaceDevice, true},
+	{APIPoolImportPointer, "cuMemPoolImportPointer", LayerPool, ClassImported, Import, SpaceDevice, true},
+	{APIMemAllocHostV1, "cuMemAllocHost", LayerHost, ClassPinned, Alloc, SpaceHost, true},
+	{APIMemHostRegisterV1, "cuMemHostRegister", LayerHost, ClassRegistered, Alloc, SpaceHost, true},
+	{APIMapArray, "cuMemMapArrayAsync", LayerDriver, ClassDevice, KindNone, SpaceHandle, true},
+	{APIMapArrayPTSZ, "cuMemMapArrayAsync_ptsz", LayerDriver, ClassDevice, KindNone, SpaceHandle, true},
+	{APIMulticastBindMem, "cuMulticastBindMem", LayerDriver, ClassDevice, Map, SpaceHandle, true},
+	{APIMulticastBindMemV2, "cuMulticastBindMem_v2", LayerDriver, ClassDevice, Map, SpaceHandle, true},
+	{APIMulticastBindAddr, "cuMulticastBindAddr", LayerDriver, ClassDevice, Map, SpaceHandle, true},
+	{APIMulticastBindAddrV2, "cuMulticastBindAddr_v2", LayerDriver, ClassDevice, Map, SpaceHandle, true},
+	{APIMulticastUnbind, "cuMulticastUnbind", LayerDriver, ClassDevice, Unmap, SpaceHandle, true},
+	{APIMemImport, "cuMemImportFromShareableHandle", LayerDriver, ClassImported, Import, SpaceHandle, true},
+	{APIMulticastCreate, "cuMulticastCreate", LayerDriver, ClassImported, Import, SpaceHandle, true},
+	{APIPoolReserve, "pool.reserve", LayerDriver, ClassDevice, KindNone, SpaceObject, false},
+	{APIGraphReserve, "graph.reserve", LayerDriver, ClassGraph, KindNone, SpaceObject, false},
+	{APIArrayCreateV1, "cuArrayCreate", LayerDriver, ClassArray, Alloc, SpaceObject, true},
+	{APIArray3DCreateV1, "cuArray3DCreate", LayerDriver, ClassArray, Alloc, SpaceObject, true},
+	{APIExternalDestroy, "cuDestroyExternalMemory", LayerDriver, ClassImported, Release, SpaceObject, true},
+	{APIGraphicsUnmap, "cuGraphicsUnmapResources", LayerDriver, ClassImported, Release, SpaceObject, true},
+	{APIGraphicsUnmapPTSZ, "cuGraphicsUnmapResources_ptsz", LayerDriver, ClassImported, Release, SpaceObject, true},
+	{APIExternalImport, "cuImportExternalMemory", LayerDriver, ClassImported, Import, SpaceObject, true},
+	{APIExternalMipmapped, "cuExternalMemoryGetMappedMipmappedArray", LayerDriver, ClassImported, Import, SpaceObject, true},
+	{APIGraphicsMap, "cuGraphicsMapResources", LayerDriver, ClassImported, Import, SpaceObject, true},
+	{APIGraphicsMapPTSZ, "cuGraphicsMapResources_ptsz", LayerDriver, ClassImported, Import, SpaceObject, true},
 }
+
+// Watched are the functions that the hook wraps although no event bears their
+// name: what they do to reserves, to what may be asked, or to a process is told
+// by another event or by a Mark.
+var Watched = []string{
+	"cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolTrimTo", "cuDeviceGraphMemTrim",
+	"cuGraphLaunch", "cuGraphLaunch_ptsz", "cuGraphUpload", "cuGraphUpload_ptsz",
+	"cuStreamBeginCapture", "cuStreamBeginCapture_ptsz", "cuStreamBeginCapture_v2", "cuStreamBeginCapture_v2_ptsz",
+	"cuStreamBeginCaptureToGraph", "cuStreamBeginCaptureToGraph_ptsz", "cuStreamEndCapture", "cuStreamEndCapture_ptsz",
+	"cuStreamSynchronize", "cuStreamSynchronize_ptsz", "cuEventSynchronize", "cuCtxSynchronize",
+	"cuCheckpointProcessCheckpoint", "cuCheckpointProcessRestore",
+}
+
+// UnhookedWords say which functions of libcuda that have no wrapper may take
+// memory all the same: those of a newer driver, of whose names one has such a
+// word and no "Get". Each looked up is an Unhooked event. Up to CUDA 13 every
+// function that takes memory for a program, or makes another's reachable, has a
+// wrapper, but for frames of EGL streams, which are memory of others. Code
+// (cuModuleLoad, cuLibraryLoad), CUcontexts and their limits take device memory
+// too: how much, no function says, and peak infers it from NVML.
+var UnhookedWords = []string{"Alloc", "MemCreate", "ArrayCreate", "Array3DCreate", "HostRegister", "OpenMemHandle", "GraphAddNode", "MapArray", "MemImport", "ImportPointer"}
 
 // apiRow finds a row by number in one step; filled once from the list, which
 // is never changed.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,6 +19,9 @@ func TestNumbersOfFunctions(t *testing.T) {
 	for i, a := range APIs {
 		if i > 0 && a.API <= APIs[i-1].API {
 			t.Errorf("%s: its number %d is not above the one before", a.Name, a.API)
+		}
+		if strings.HasPrefix(a.Name, "cu") && slices.Contains(Watched, a.Name) {
+			t.Errorf("%s is watched, and has a number", a.Name)
 		}
 		if other, ok := seen[a.Name]; ok || a.Name == "none" || strings.ContainsAny(a.Name, " \"=#") || len(a.Name) > maxAPIName {
 			t.Errorf("the name of api %d, %q, is no word of its own (%d)", a.API, a.Name, other)
@@ -32,7 +36,7 @@ func TestNumbersOfFunctions(t *testing.T) {
 	if first != 41 || len(APIs) > maxAPINames {
 		t.Errorf("%d functions and sources have a number below %d, of %d: 41 are of version 1, and later ones begin there", first, laterAPI, len(APIs))
 	}
-	for _, c := range []APIInfo{{API: 0x3101, Space: SpaceHandle, Does: Alloc}, {API: 0x0b02, Does: Reset}, {API: 0x37ff, Space: SpaceHandle, Does: Unmap}, {API: 199}} {
+	for _, c := range []APIInfo{{API: 0x31fe, Space: SpaceHandle, Does: Alloc}, {API: 0x0bfe, Does: Reset}, {API: 0x37ff, Space: SpaceHandle, Does: Unmap}, {API: 199}} {
 		if got := c.API.Info(); got != c || c.API.Space() != c.Space || c.API.Known() {
 			t.Errorf("%#x is %+v, want %+v", uint16(c.API), got, c)
 		}
@@ -42,13 +46,13 @@ func TestNumbersOfFunctions(t *testing.T) {
 // ofNewer is a trace of a recorder that knew two functions more.
 const ofNewer = `gpurec 1
 meta trace_id="t"
-api 4353 "cuMemNew"
-api 8450 "a \"name\"\n\u202e"
+api 4607 "cuMemNew"
+api 8702 "a \"name\"\n\u202e"
 part
 1 Alloc api="cuMemNew" layer=driver class=device address=0x10 size=2
 2 Free api=cuMemFree_v2 address=0x10
 3 Alloc api="a \"name\"\n\u202e" layer=host class=pinned address=0x10 size=2
-4 Free api="api 4354" layer=driver
+4 Free api="api 4608" layer=driver
 `
 
 func TestNamesOfANewerRecorder(t *testing.T) {
@@ -64,7 +68,7 @@ func TestNamesOfANewerRecorder(t *testing.T) {
 	if err := errors.Join(err, json.Unmarshal(b, &file)); err != nil {
 		t.Fatal(err)
 	}
-	if len(file.APIs) != len(APIs)+2 || file.APIs["1"] != "cuMemAlloc_v2" || file.APIs["208"] != "go.free" || file.APIs["4353"] != "cuMemNew" {
+	if len(file.APIs) != len(APIs)+2 || file.APIs["1"] != "cuMemAlloc_v2" || file.APIs["208"] != "go.free" || file.APIs["4607"] != "cuMemNew" {
 		t.Errorf("trace.json names %d functions: %q", len(file.APIs), file.APIs)
 	}
 	part := open(t, tr.Parts()[0].Path())
@@ -73,7 +77,7 @@ func TestNamesOfANewerRecorder(t *testing.T) {
 		if err := tr.Parts()[0].LoadDefs(defs); err != nil {
 			t.Fatal(err)
 		}
-		for a, want := range map[API]string{4353: "cuMemNew", 4354: "api 4354", 1: "cuMemAlloc_v2", 0: "none"} {
+		for a, want := range map[API]string{4607: "cuMemNew", 4608: "api 4608", 1: "cuMemAlloc_v2", 0: "none"} {
 			if got := defs.API(a); got != want {
 				t.Errorf("%s: %d is %q, want %q", name, a, got, want)
 			}
@@ -100,16 +104,16 @@ func TestHostileNamesOfFunctions(t *testing.T) {
 		want string
 	}{
 		{"too many", many, "more than 1024 names"},
-		{"too long", map[string]string{"4353": strings.Repeat("x", maxAPIName+1)}, "has 257 bytes"},
+		{"too long", map[string]string{"4607": strings.Repeat("x", maxAPIName+1)}, "has 257 bytes"},
 		{"too long for one we know", map[string]string{"1": strings.Repeat("x", maxAPIName+1)}, "has 257 bytes"},
-		{"empty", map[string]string{"4353": ""}, "has 0 bytes"},
-		{"of another", map[string]string{"4353": "cuMemFree_v2"}, `is another's: "cuMemFree_v2"`},
-		{"a number", map[string]string{"4353": "api 1"}, "another's"},
-		{"none", map[string]string{"4353": "none"}, "another's"},
-		{"twice", map[string]string{"4353": "x\x1b", "4354": "x\x1b"}, `apis 4353 and 4354 have one name: "x\x1b"`},
+		{"empty", map[string]string{"4607": ""}, "has 0 bytes"},
+		{"of another", map[string]string{"4607": "cuMemFree_v2"}, `is another's: "cuMemFree_v2"`},
+		{"a number", map[string]string{"4607": "api 1"}, "another's"},
+		{"none", map[string]string{"4607": "none"}, "another's"},
+		{"twice", map[string]string{"4607": "x\x1b", "4608": "x\x1b"}, `apis 4607 and 4608 have one name: "x\x1b"`},
 		{"no number", map[string]string{"x": "y"}, "x"},
 		{"too large a number", map[string]string{"65536": "y"}, "65536"},
-		{"no names", map[string]int{"4353": 1}, "number"},
+		{"no names", map[string]int{"4607": 1}, "number"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -125,12 +129,12 @@ func TestHostileNamesOfFunctions(t *testing.T) {
 		})
 	}
 	for _, c := range []struct{ text, want string }{
-		{"api 4353 x\napi 4353 y\n", "defined twice"},
-		{"api 4353 x\napi 4354 x\n", "have one name"},
-		{"api 4353 cupy\n", "another's"},
-		{"1 Mark\napi 4353 x\n", "before the first part"},
+		{"api 4607 x\napi 4607 y\n", "defined twice"},
+		{"api 4607 x\napi 4608 x\n", "have one name"},
+		{"api 4607 cupy\n", "another's"},
+		{"1 Mark\napi 4607 x\n", "before the first part"},
 		{"api 65536 x\n", "does not fit"},
-		{"api 4353\n", "name is missing"},
+		{"api 4607\n", "name is missing"},
 		{"1 Mark api=x\n", `unknown api "x"`},
 		{"1 Mark api=\"api 65536\"\n", "unknown api"},
 	} {
@@ -138,7 +142,7 @@ func TestHostileNamesOfFunctions(t *testing.T) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}
-	if _, err := Create(filepath.Join(t.TempDir(), "t"), Meta{APIs: APINames{4353: ""}}, WriterOptions{}); err == nil {
+	if _, err := Create(filepath.Join(t.TempDir(), "t"), Meta{APIs: APINames{4607: ""}}, WriterOptions{}); err == nil {
 		t.Error("a trace is made with an empty name")
 	}
 }

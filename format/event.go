@@ -50,7 +50,7 @@ type Event struct {
 	Reserved  int64  // PyTorch's own sum after the event, else Unknown; device bytes free in an AllocFailed where known
 	CUctx     uint64
 	Stream    uint64
-	Pool      uint64  // stream-ordered pool handle
+	Pool      uint64  // stream-ordered pool handle; of a Map or Unmap the object mapped into, 0 for addresses
 	Scope     ScopeID // innermost open scope of the thread; for scope events the scope itself
 	Parent    ScopeID // of a ScopeBegin
 	Process   ProcessID

@@ -95,7 +95,7 @@ func FuzzText(f *testing.F) {
 	f.Add("gpurec 1\nprocess 1\n1 Mark name=\"x\"\npart 3\nsample 1 used=3\n")
 	f.Add("gpurec 1\nmeta start=2026-01-01T00:00:00Z ending=growing\nstack 1 1 1\nframe 1 python \"\" 0 \"\"\n5 Alloc stack=1 flags=echo|0x100\n")
 	f.Add("gpurec 1\nname 1 a # c\n1 Live device=-1 size=0x7f\n")
-	f.Add("gpurec 1\napi 4353 \"cuMemNew\"\n1 Alloc api=cuMemNew layer=driver address=1 size=2\n2 Free api=\"api 4354\"\n")
+	f.Add("gpurec 1\napi 4607 \"cuMemNew\"\n1 Alloc api=cuMemNew layer=driver address=1 size=2\n2 Free api=\"api 4606\"\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		tr, err := fromText(t, text)
 		if err != nil {

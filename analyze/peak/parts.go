@@ -42,6 +42,7 @@ const (
 	PartOutside     = "driver, outside pools"
 	PartRounding    = "rounding to 2 MiB"
 	PartArrays      = "arrays"
+	PartGraphs      = "kept for graphs"
 	PartContext     = "CUcontext"
 	PartModules     = "modules"
 	PartOther       = "other processes and the driver's own"
@@ -93,7 +94,7 @@ func (m *moment) without(s *said) (n int) {
 
 // partsOf adds up, at the device's highest moment:
 //
-//	  used + pool slack + streams + outside + rounding + arrays   what events say then
+//	  used + pool slack + streams + outside + rounding + arrays + graphs   what events say then
 //	+ contexts + modules + streams' reserve                       of each process, at the reading
 //	+ other processes + reserved                                  at the reading
 //	+ unexplained
@@ -154,16 +155,17 @@ func (m *moment) note(ps *Parts, s *said) {
 
 // addRecorded adds what events say.
 func (a *Answer) addRecorded(d format.Device, m *moment, add func(Part)) {
-	var used, slack, streams, outside, rounding, arrays int64
+	var used, slack, streams, outside, rounding, arrays, graphs int64
 	for i := range m.procs {
 		p := &m.procs[i]
 		used += p.used
 		rounding += p.physical.granules - p.physical.sizes
 		arrays += p.physical.arrays
+		graphs += p.physical.graphs
 		if a.p.Pooled(p.id) {
 			slack += p.sums.Cached()
 			outside += p.physical.sizes - p.sums.Segments
-			streams += p.physical.stream - (p.used - p.sums.Occupied)
+			streams += p.physical.streamed() - (p.used - p.sums.Occupied)
 		}
 	}
 	add(Part{Name: PartUsed, Bytes: used})
@@ -172,6 +174,7 @@ func (a *Answer) addRecorded(d format.Device, m *moment, add func(Part)) {
 	add(Part{Name: PartOutside, Bytes: outside, Detail: a.outsiders(d)})
 	add(Part{Name: PartRounding, Bytes: rounding, Inferred: true})
 	add(Part{Name: PartArrays, Bytes: arrays, Inferred: true})
+	add(Part{Name: PartGraphs, Bytes: graphs})
 }
 
 // outsiders are the driver allocations outside pools, by who made them.

@@ -95,6 +95,11 @@ func TestPoolsOfManyKinds(t *testing.T) {
 		{"stream-ordered: what the driver keeps beyond the blocks", "2000000000 Alloc process=1 thread=1 api=cuMemAllocAsync device=0 address=0x40000000 size=1048576\n" +
 			readingAt(3.5, 532, 532) + "4000000000 Alloc process=1 thread=1 api=cuMemAllocAsync device=0 address=0x50000000 size=41943040\n" + readingAt(6, 596, 596),
 			"used 41, CUcontext 531, stream-ordered pools beyond their blocks 24"},
+		{"stream-ordered: the reserve was asked", "2000000000 Alloc process=1 thread=1 api=pool.reserve device=0 object=0x1000000000001 size=33554432\n" +
+			"2000000001 Alloc process=1 thread=1 api=cuMemAllocAsync device=0 address=0x40000000 size=1048576\n" + readingAt(3.5, 532, 532),
+			"used 1, stream-ordered pools beyond their blocks 31, CUcontext 500"},
+		{"kept for graphs", "1900000000 Alloc process=1 thread=1 api=graph.reserve device=0 object=0x1000000000001 size=67108864\n" + alloc(2, 1, 100, 10) + readingAt(4, 574, 574),
+			"used 10, kept for graphs 64, CUcontext 500"},
 		{"arrays", alloc(2, 1, 100, 10) + "2000000001 Alloc process=1 thread=1 api=cuArray3DCreate_v2 device=0 object=0x7 size=3145728 flags=estimate\n" +
 			alloc(2.1, 1, 200, 1) + readingAt(4, 515, 515), "used 11, rounding to 2 MiB 1, arrays 3, CUcontext 500"},
 	} {

@@ -153,7 +153,7 @@ func driverKeyOf(al *live.Allocation) driverKey {
 // enter takes a driver allocation for one outside pools, until a block lies in
 // it.
 func (a *Answer) enter(al *live.Allocation) {
-	if !al.Counted || al.Layer != format.LayerDriver || al.Class != format.ClassDevice || al.Flags&format.FlagInPool != 0 {
+	if !al.Counted || al.Layer != format.LayerDriver || al.Class != format.ClassDevice || al.API == format.APIPoolReserve || al.Flags&format.FlagInPool != 0 {
 		return
 	}
 	s := a.outside[al.Device]

@@ -15,6 +15,8 @@ type physical struct {
 	granules int64 // bytes of the granules that they touch
 	arrays   int64 // class array; their sizes are estimated
 	stream   int64 // blocks of stream-ordered pools, those that are another pool's segments too
+	reserve  int64 // what the driver keeps for those pools, where it was asked
+	graphs   int64 // and for graphs
 	managed  int64 // class managed: where it lies is not recorded
 
 	took    bool             // it has ever had something
@@ -24,10 +26,14 @@ type physical struct {
 }
 
 // tracked is what NVML has to count for it beyond contexts and modules.
-func (ph *physical) tracked() int64 { return ph.granules + ph.arrays + ph.stream }
+func (ph *physical) tracked() int64 { return ph.granules + ph.arrays + ph.graphs + ph.streamed() }
+
+// streamed is what stream-ordered pools have: their blocks, and what is beyond
+// them as far as it was asked.
+func (ph *physical) streamed() int64 { return max(ph.stream, ph.reserve) }
 
 func isStream(a *live.Allocation) bool {
-	return a.Layer == format.LayerPool && a.API.Space() == format.SpaceDevice
+	return a.Layer == format.LayerPool && a.Class == format.ClassDevice && a.API.Space() == format.SpaceDevice
 }
 
 // change adds an allocation, or takes it away with sign -1.
@@ -39,6 +45,10 @@ func (ph *physical) change(a *live.Allocation, sign int64) {
 		ph.streams++
 	case a.Layer != format.LayerDriver:
 		return
+	case a.API == format.APIPoolReserve:
+		ph.reserve += n
+	case a.API == format.APIGraphReserve:
+		ph.graphs += n
 	case a.Class == format.ClassArray:
 		ph.arrays += n
 	case a.Class == format.ClassManaged:

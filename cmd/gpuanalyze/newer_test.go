@@ -14,18 +14,18 @@ import (
 )
 
 // A recorder newer than we are knew cuMemNew, which takes device memory, and a
-// function whose name steers a terminal; of 4354 nobody knows a name.
+// function whose name steers a terminal; of 4606 nobody knows a name.
 const ofNewer = `gpurec 1
 meta start_monotonic=1
-api 4353 "cuMemNew"
-api 8450 "cuMem\x1b[2J\u202eHostNew"
+api 4607 "cuMemNew"
+api 8702 "cuMem\x1b[2J\u202eHostNew"
 device 0 uuid="GPU-0" total=1000
 process 1 pid=7 command="x"
 part
 2 ProcessBegin thread=7
 10 Alloc duration=5 thread=7 api="cuMemNew" layer=driver class=device device=0 address=0x10 size=512
 20 Free thread=7 api=cuMemFree_v2 address=0x10
-30 Alloc thread=7 api="api 4354" layer=driver class=device device=0 address=0x10 size=256
+30 Alloc thread=7 api="api 4606" layer=driver class=device device=0 address=0x10 size=256
 40 Free thread=7 api=cuMemFree_v2 address=0x10
 50 AllocFailed thread=7 api="cuMem\x1b[2J\u202eHostNew" layer=host class=pinned requested=99 status=2
 51 AllocFailed thread=7 api="cuMemNew" layer=driver class=device device=0 requested=2048 status=2
@@ -42,10 +42,10 @@ func TestFunctionsOfANewerRecorder(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"events --from 0s", []string{`api="cuMemNew"`, `api="api 4354"`, `api="cuMem\x1b[2J\u202eHostNew"`}},
-		{"events --json", []string{`"api":"cuMemNew"`, `"api":"api 4354"`, `"api":"cuMem\u001b[2J`}},
-		{"stats", []string{"\ncuMemNew ", "\napi 4354 ", "\ncuMem\uFFFD[2J\uFFFDHostNew "}},
-		{"summary", []string{"cuMemNew 2", "api 4354 1", "cuMem\uFFFD[2J\uFFFDHostNew 1", "0 of unknown allocations, 0 missing"}},
+		{"events --from 0s", []string{`api="cuMemNew"`, `api="api 4606"`, `api="cuMem\x1b[2J\u202eHostNew"`}},
+		{"events --json", []string{`"api":"cuMemNew"`, `"api":"api 4606"`, `"api":"cuMem\u001b[2J`}},
+		{"stats", []string{"\ncuMemNew ", "\napi 4606 ", "\ncuMem\uFFFD[2J\uFFFDHostNew "}},
+		{"summary", []string{"cuMemNew 2", "api 4606 1", "cuMem\uFFFD[2J\uFFFDHostNew 1", "0 of unknown allocations, 0 missing"}},
 		{"oom", []string{"by cuMemNew", "cuMem\uFFFD[2J\uFFFDHostNew"}},
 		{"leaks", []string{"nothing"}},
 		{"verify", []string{"\nsound\n"}},
@@ -65,7 +65,7 @@ func TestFunctionsOfANewerRecorder(t *testing.T) {
 	if got := gpuanalyze("events", "-q", dir); got.stdout != ofNewer {
 		t.Errorf("the text twin is another: %s", got.stdout)
 	}
-	if got := gpuanalyze("events", "-q", slice); !strings.Contains(got.stdout, "\napi 4353 \"cuMemNew\"\n") {
+	if got := gpuanalyze("events", "-q", slice); !strings.Contains(got.stdout, "\napi 4607 \"cuMemNew\"\n") {
 		t.Errorf("a slice has lost the names: %s", got.stdout)
 	}
 	f, err := os.Open(filepath.Join(out, "events.arrow"))
@@ -82,7 +82,7 @@ func TestFunctionsOfANewerRecorder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(rec.Column(rec.Schema().FieldIndices("api")[0])), `["none" "cuMemNew" "cuMemFree_v2" "api 4354" `; !strings.HasPrefix(got, want) {
+	if got, want := fmt.Sprint(rec.Column(rec.Schema().FieldIndices("api")[0])), `["none" "cuMemNew" "cuMemFree_v2" "api 4606" `; !strings.HasPrefix(got, want) {
 		t.Errorf("the exported names are %s, want %s", got, want)
 	}
 }

@@ -1,6 +1,5 @@
 /*
- * array.c - the wrappers of CUDA arrays, and of what destroys a CUcontext with
- * all that is in it.
+ * array.c - the wrappers of CUDA arrays.
  */
 #include "call.h"
 
@@ -11,8 +10,14 @@ struct array2 {
 	int32_t format;
 	uint32_t channels;
 };
-struct array3 {
-	size_t width, height, depth;
+/* Before CUDA 3.2 sizes had 32 bits. */
+struct array2_v1 {
+	uint32_t width, height;
+	int32_t format;
+	uint32_t channels;
+};
+struct array3_v1 {
+	uint32_t width, height, depth;
 	int32_t format;
 	uint32_t channels, flags;
 };
@@ -36,8 +41,7 @@ static size_t sixteen_texels(int32_t format, size_t channels)
 	return format >= 0x93 && format <= 0x9e ? 16 : 16 * channels;
 }
 
-/* What the texels take. The driver pads more than it says: it tells the true
- * size of deferred arrays only (cuArrayGetMemoryRequirements refuses others). */
+/* What the texels take. The driver pads more. */
 static size_t texels(const struct array3 *a, unsigned level)
 {
 	size_t w = a->width >> level, h = a->height >> level, d = a->depth;
@@ -49,7 +53,7 @@ static size_t texels(const struct array3 *a, unsigned level)
 	return w * h * d * sixteen_texels(a->format, a->channels ? a->channels : 1) / 16;
 }
 
-static int64_t array_size(const struct array3 *a, unsigned levels)
+int64_t call_array_size(const struct array3 *a, unsigned levels)
 {
 	size_t sum = 0;
 	if (a->flags & (SPARSE | DEFERRED)) /* memory comes later, mapped */
@@ -59,12 +63,32 @@ static int64_t array_size(const struct array3 *a, unsigned levels)
 	return (int64_t)sum;
 }
 
-static void array_took(struct call *c, CUresult status, void *const *out)
+/* CUDA_ARRAY_MEMORY_REQUIREMENTS. */
+struct requirements {
+	size_t size, alignment;
+	uint32_t reserved[4];
+};
+
+/* The array's true size, where the driver says it; by its documentation it does
+ * of deferred arrays only, and those take nothing yet. Else the estimate stands. */
+static void array_took(struct call *c, CUresult status, void *const *out, bool mipmapped)
 {
-	c->r.e.flags |= GPUREC_FLAG_ESTIMATE;
+	c->err = errno;
 	if (status == SUCCESS)
 		c->r.e.b = (uintptr_t)*out;
-	call_took(c, status);
+	if (status == SUCCESS && c->r.e.size > 0) {
+		CUresult (*ask)(void *, void *, CUdevice) =
+			mipmapped ? gpurec_asked.cuMipmappedArrayGetMemoryRequirements : gpurec_asked.cuArrayGetMemoryRequirements;
+		struct requirements r = {0};
+		CUdevice device;
+		if (ask && call_may_ask() && gpurec_asked.cuCtxGetDevice && gpurec_asked.cuCtxGetDevice(&device) == SUCCESS &&
+		    ask(&r, *out, device) == SUCCESS && r.size > 0)
+			c->r.e.size = (int64_t)r.size;
+		else
+			c->r.e.flags |= GPUREC_FLAG_ESTIMATE;
+	}
+	call_tell(c, status);
+	call_end(c);
 }
 
 static CUresult array_create(unsigned api, CUresult (*real)(void **, const struct array2 *), void **out, const struct array2 *d)
@@ -73,11 +97,11 @@ static CUresult array_create(unsigned api, CUresult (*real)(void **, const struc
 	struct array3 a = {0};
 	if (d)
 		a = (struct array3){d->width, d->height, 0, d->format, d->channels, 0};
-	if (!call_begin(&c, api, 0, array_size(&a, 1)))
+	if (!call_begin(&c, api, 0, call_array_size(&a, 1)))
 		return real(out, d);
 	call_go(&c);
 	CUresult status = real(out, d);
-	array_took(&c, status, out);
+	array_took(&c, status, out, false);
 	return status;
 }
 WRAP(cuArrayCreate_v2, (void **out, const struct array2 *d), array_create, out, d)
@@ -88,14 +112,44 @@ static CUresult array3_create(unsigned api, CUresult (*real)(void **, const stru
 	struct array3 a = {0};
 	if (d)
 		a = *d;
-	if (!call_begin(&c, api, 0, array_size(&a, 1)))
+	if (!call_begin(&c, api, 0, call_array_size(&a, 1)))
 		return real(out, d);
 	call_go(&c);
 	CUresult status = real(out, d);
-	array_took(&c, status, out);
+	array_took(&c, status, out, false);
 	return status;
 }
 WRAP(cuArray3DCreate_v2, (void **out, const struct array3 *d), array3_create, out, d)
+
+static CUresult array_create_v1(unsigned api, CUresult (*real)(void **, const struct array2_v1 *), void **out, const struct array2_v1 *d)
+{
+	struct call c;
+	struct array3 a = {0};
+	if (d)
+		a = (struct array3){d->width, d->height, 0, d->format, d->channels, 0};
+	if (!call_begin(&c, api, 0, call_array_size(&a, 1)))
+		return real(out, d);
+	call_go(&c);
+	CUresult status = real(out, d);
+	array_took(&c, status, out, false);
+	return status;
+}
+WRAP(cuArrayCreate, (void **out, const struct array2_v1 *d), array_create_v1, out, d)
+
+static CUresult array3_create_v1(unsigned api, CUresult (*real)(void **, const struct array3_v1 *), void **out, const struct array3_v1 *d)
+{
+	struct call c;
+	struct array3 a = {0};
+	if (d)
+		a = (struct array3){d->width, d->height, d->depth, d->format, d->channels, d->flags};
+	if (!call_begin(&c, api, 0, call_array_size(&a, 1)))
+		return real(out, d);
+	call_go(&c);
+	CUresult status = real(out, d);
+	array_took(&c, status, out, false);
+	return status;
+}
+WRAP(cuArray3DCreate, (void **out, const struct array3_v1 *d), array3_create_v1, out, d)
 
 static CUresult mipmapped_create(unsigned api, CUresult (*real)(void **, const struct array3 *, unsigned), void **out,
                                  const struct array3 *d, unsigned levels)
@@ -104,11 +158,11 @@ static CUresult mipmapped_create(unsigned api, CUresult (*real)(void **, const s
 	struct array3 a = {0};
 	if (d)
 		a = *d;
-	if (!call_begin(&c, api, 0, array_size(&a, levels)))
+	if (!call_begin(&c, api, 0, call_array_size(&a, levels)))
 		return real(out, d, levels);
 	call_go(&c);
 	CUresult status = real(out, d, levels);
-	array_took(&c, status, out);
+	array_took(&c, status, out, true);
 	return status;
 }
 WRAP(cuMipmappedArrayCreate, (void **out, const struct array3 *d, unsigned levels), mipmapped_create, out, d, levels)
@@ -126,60 +180,3 @@ static CUresult array_destroy(unsigned api, CUresult (*real)(void *), void *arra
 }
 WRAP(cuArrayDestroy, (void *array), array_destroy, array)
 WRAP(cuMipmappedArrayDestroy, (void *array), array_destroy, array)
-
-/* ---- resets ---------------------------------------------------------------------------------------- */
-
-static CUresult primary_reset(unsigned api, CUresult (*real)(CUdevice), CUdevice device)
-{
-	struct call c;
-	if (!call_begin(&c, api, 0, -1))
-		return real(device);
-	c.r.e.device = gpurec_device(c.t, device, true);
-	call_give(&c);
-	CUresult status = real(device);
-	call_gave(&c, status);
-	return status;
-}
-WRAP(cuDevicePrimaryCtxReset, (CUdevice device), primary_reset, device)
-WRAP(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset, device)
-
-/* Only the last release destroys the CUcontext and its memory, and only afterwards
- * does the driver say whether it was the last. So this one Reset is published after
- * its call; a wrong one before it would end allocations that live on. */
-static CUresult primary_release(unsigned api, CUresult (*real)(CUdevice), CUdevice device)
-{
-	struct call c;
-	if (!call_begin(&c, api, 0, -1))
-		return real(device);
-	call_go(&c);
-	CUresult status = real(device);
-	c.err = errno;
-	unsigned flags = 0;
-	int active = 1;
-	if (status == SUCCESS && gpurec_still(c.t) && gpurec_asked.cuDevicePrimaryCtxGetState &&
-	    gpurec_asked.cuDevicePrimaryCtxGetState(device, &flags, &active) == SUCCESS && active == 0) {
-		c.r.e.device = gpurec_device(c.t, device, true);
-		c.r.e.a = -1;
-		gpurec_publish_copy(c.t, &c.r, 2, 0);
-	}
-	call_end(&c);
-	return status;
-}
-WRAP(cuDevicePrimaryCtxRelease, (CUdevice device), primary_release, device)
-WRAP(cuDevicePrimaryCtxRelease_v2, (CUdevice device), primary_release, device)
-
-static CUresult ctx_destroy(unsigned api, CUresult (*real)(void *), void *ctx)
-{
-	struct call c;
-	if (ctx == NULL || !call_begin(&c, api, 0, -1))
-		return real(ctx);
-	call_where(&c); /* its device, where it is the current one */
-	if (c.r.c.cuctx != (uintptr_t)ctx)
-		c.r.e.device = -1;
-	c.r.c.cuctx = (uintptr_t)ctx;
-	call_give(&c);
-	CUresult status = real(ctx);
-	call_gave(&c, status);
-	return status;
-}
-WRAP(cuCtxDestroy_v2, (void *ctx), ctx_destroy, ctx)

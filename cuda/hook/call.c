@@ -20,7 +20,7 @@ bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size)
 	c->r.e.layer = h->layer;
 	c->r.e.class = h->class;
 	c->r.e.kind = h->kind;
-	c->r.e.api = (uint16_t)api;
+	c->r.e.api = h->number;
 	c->r.e.device = -1;
 	c->r.e.address = address;
 	c->r.e.size = size;
@@ -34,7 +34,7 @@ bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size)
 	c->r.e.stack = gpurec_stack(t, 0, true);
 
 	gpurec_call_slot *slot = &t->lane->call;
-	slot->api = (uint16_t)api;
+	slot->api = h->number;
 	slot->tid = t->tid;
 	slot->device = -1;
 	slot->address = address;
@@ -79,9 +79,8 @@ void call_where(struct call *c)
 }
 
 /* After a real call that takes memory: r.e.address, object and size are set. */
-void call_took(struct call *c, CUresult status)
+void call_tell(struct call *c, CUresult status)
 {
-	c->err = errno;
 	if (gpurec_still(c->t)) {
 		if (status != SUCCESS) {
 			c->r.e.kind = GPUREC_KIND_ALLOC_FAILED;
@@ -92,6 +91,20 @@ void call_took(struct call *c, CUresult status)
 		call_where(c);
 		gpurec_publish_copy(c->t, &c->r, 2, c->start);
 	}
+}
+
+void call_took(struct call *c, CUresult status)
+{
+	c->err = errno;
+	call_tell(c, status);
+	call_end(c);
+}
+
+void call_refer(struct call *c, CUresult status)
+{
+	c->err = errno;
+	if (status == SUCCESS)
+		call_tell(c, status);
 	call_end(c);
 }
 
@@ -130,18 +143,25 @@ void call_captured(struct call *c, void *stream, bool per_thread)
 	if (stream == NULL || stream == (void *)LEGACY || gpurec_asked.cuStreamIsCapturing == NULL)
 		return;
 	if (gpurec_asked.cuStreamIsCapturing(stream, &status) == SUCCESS && status != 0)
-		c->r.e.flags |= GPUREC_FLAG_CAPTURED;
+		call_written_down(c);
+}
+
+/* What a graph takes when it runs is a graph's memory, and nobody's before. */
+void call_written_down(struct call *c)
+{
+	c->r.e.flags |= GPUREC_FLAG_CAPTURED;
+	c->r.e.class = GPUREC_CLASS_GRAPH;
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------ */
 
 /* A row without a wrapper does not link. */
-#define FRONT(number, symbol, layer, class, kind) extern void *const gpurec_front_##symbol[2];
+#define FRONT(index, number, symbol, layer, class, kind) extern void *const gpurec_front_##symbol[2];
 GPUREC_HOOKED(FRONT)
 #undef FRONT
 
 const struct hooked gpurec_hooked[HOOKED + 1] = {
-#define ROW(number, symbol, layer, class, kind) [number] = {#symbol, gpurec_front_##symbol, layer, class, kind},
+#define ROW(index, number, symbol, layer, class, kind) [index] = {#symbol, gpurec_front_##symbol, number, layer, class, kind},
 	GPUREC_HOOKED(ROW)
 #undef ROW
 };

@@ -26,9 +26,9 @@ typedef uint64_t CUdeviceptr;
 
 #define API(symbol) API_##symbol
 enum {
-#define NUMBER(number, symbol, layer, class, kind) API(symbol) = number,
-	GPUREC_HOOKED(NUMBER)
-#undef NUMBER
+#define INDEX(index, number, symbol, layer, class, kind) API(symbol) = index,
+	GPUREC_HOOKED(INDEX)
+#undef INDEX
 };
 
 enum { SUCCESS = 0, DEINITIALIZED = 4, NO_DRIVER = 500 };
@@ -49,11 +49,35 @@ struct call {
 bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size);
 void call_go(struct call *c);                  /* just before a real call that takes memory */
 void call_took(struct call *c, CUresult status); /* after it: r.e.address, r.e.b (the handle) and r.e.size are set */
+void call_tell(struct call *c, CUresult status); /* took, where more follows: c->err is set before, call_end comes after */
+void call_refer(struct call *c, CUresult status); /* took, of what refers to memory that is counted elsewhere: refused, it is no event */
 void call_give(struct call *c);                /* before a real call that gives memory back */
 void call_gave(struct call *c, CUresult status); /* after it */
 void call_end(struct call *c);                 /* instead of took and gave, where there is no event */
 void call_where(struct call *c);               /* sets the event's CUcontext and device from the current ones */
 void call_captured(struct call *c, void *stream, bool per_thread); /* sets its stream, and whether that is being captured */
+void call_written_down(struct call *c); /* it goes into a graph */
+
+/* Sizes, the array's and an estimate where the driver tells nothing; array.c. */
+struct array3 {
+	size_t width, height, depth;
+	int32_t format;
+	uint32_t channels, flags;
+};
+int64_t call_array_size(const struct array3 *a, unsigned levels);
+
+/*
+ * Reserves, pool.c. What the driver keeps for stream-ordered pools and for
+ * graphs is asked after calls that may have changed it, and never while a
+ * capture may be open: the question would invalidate the capture.
+ */
+bool call_may_ask(void);
+void call_capture(int by); /* a capture begins, or ends */
+void call_graph_memory(int device); /* a graph has memory there */
+bool call_graphs_hold(void);
+void call_graph_reserves(struct call *c);
+void call_freed(void); /* something that may be a pool's is given back */
+void call_reserves_end(int device); /* with the device's primary context */
 
 /*
  * Defines both wrappers of a function: the exported one and its twin. They
@@ -70,14 +94,14 @@ void call_captured(struct call *c, void *stream, bool per_thread); /* sets its s
 		void *found = gpurec_find_real(API(symbol), 0); \
 		type_##symbol *real; \
 		memcpy(&real, &found, sizeof found); \
-		return real ? does(API(symbol), real, __VA_ARGS__) : NO_DRIVER; \
+		return real ? does(API(symbol), real, ##__VA_ARGS__) : NO_DRIVER; \
 	} \
 	static CUresult twin_##symbol parameters \
 	{ \
 		void *found = gpurec_find_real(API(symbol), 1); \
 		type_##symbol *real; \
 		memcpy(&real, &found, sizeof found); \
-		return real ? does(API(symbol), real, __VA_ARGS__) : NO_DRIVER; \
+		return real ? does(API(symbol), real, ##__VA_ARGS__) : NO_DRIVER; \
 	}
 
 #endif

@@ -236,48 +236,6 @@ static void *exchange(unsigned api, void *p)
 	return p;
 }
 
-/* ---- what is looked up but not wrapped ------------------------------------------- */
-
-/* Driver functions that take memory, or make memory reachable, and have no
- * wrapper: beside the one list of wrapped ones in format/api.go. */
-static const char *const unhooked[] = {
-	"cuMemAllocPitch", "cuMemAllocHost", "cuMemHostRegister", "cuArrayCreate", "cuArray3DCreate",
-	"cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2", "cuImportExternalMemory", "cuExternalMemoryGetMappedBuffer",
-	"cuExternalMemoryGetMappedMipmappedArray", "cuMemImportFromShareableHandle", "cuMemPoolImportPointer",
-	"cuMemMapArrayAsync", "cuMemMapArrayAsync_ptsz", "cuMulticastCreate", "cuGraphAddMemAllocNode", "cuGraphAddNode",
-	"cuGraphAddNode_v2", "cuGraphInstantiate", "cuGraphicsMapResources", "cuCtxDetach", "cuCtxDestroy",
-};
-enum { UNHOOKED = sizeof unhooked / sizeof unhooked[0] };
-
-static bool noted[UNHOOKED];
-
-static bool is_unhooked(const char *name)
-{
-	for (unsigned i = 0; i < UNHOOKED; i++)
-		if (strcmp(unhooked[i], name) == 0)
-			return !__atomic_load_n(&noted[i], __ATOMIC_RELAXED);
-	return false;
-}
-
-/* Records, once a process, that a program asked for such a function. */
-static void note_unhooked(const char *name)
-{
-	for (unsigned i = 0; i < UNHOOKED; i++) {
-		if (strcmp(unhooked[i], name) != 0 || __atomic_load_n(&noted[i], __ATOMIC_RELAXED))
-			continue;
-		struct thread *t = gpurec_enter();
-		if (t == NULL)
-			return;
-		uint64_t text = gpurec_def_name(t, unhooked[i]);
-		struct record *r = gpurec_record(t, 1, false);
-		r->s = (gpurec_scope){.kind = GPUREC_KIND_UNHOOKED, .device = -1, .name = text};
-		if (gpurec_publish(t, r, 1))
-			__atomic_store_n(&noted[i], true, __ATOMIC_RELAXED);
-		gpurec_leave();
-		return;
-	}
-}
-
 /* ---- dlsym ------------------------------------------------------------------------ */
 
 static bool is_proc(const char *name) { return strcmp(name, "cuGetProcAddress") == 0 || strcmp(name, "cuGetProcAddress_v2") == 0; }
@@ -336,11 +294,11 @@ EARLY void *gpurec_door(void *handle, const char *name)
 	if (name != NULL && is_driver_name(name) && handle != RTLD_NEXT && gpurec_tls.depth == 0) {
 		gpurec_tls.depth++;
 		p = door(handle, name);
-		bool unknown = p == NULL && gpurec_config.on && handle != RTLD_DEFAULT && is_unhooked(name);
+		bool unknown = p == NULL && gpurec_config.on && handle != RTLD_DEFAULT && gpurec_unhooked(name);
 		bool note = unknown && in_libcuda(gpurec_dlsym(handle, name));
 		gpurec_tls.depth--;
 		if (note)
-			note_unhooked(name);
+			gpurec_note_unhooked(name);
 	}
 	errno = err;
 	return p;
@@ -421,7 +379,7 @@ static void *translate(const char *name, int version, uint64_t flags, void *p)
 	unsigned api = find_version(name, version, flags);
 	if (api)
 		return exchange(api, p);
-	note_unhooked(name);
+	gpurec_note_unhooked(name);
 	return p;
 }
 

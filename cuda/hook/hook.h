@@ -2,7 +2,12 @@
  * hook.h - the inside of the preload library.
  *
  *   doors.c   how calls come in: dlsym, cuGetProcAddress, exported symbols
- *   call.c    one recorded call of the driver; its wrappers are in driver.c, array.c
+ *   call.c    one recorded call of the driver; its wrappers are in
+ *             driver.c  device, managed and host memory   array.c    arrays
+ *             pool.c    stream-ordered pools, reserves    graph.c    graphs, captures
+ *             vmm.c     virtual memory management         context.c  contexts, checkpoints
+ *             external.c  IPC, external memory, graphics
+ *   unhooked.c what is looked up and has no wrapper
  *   torch.c   PyTorch's reports                   cupy.c   CuPy's
  *   nvtx.c    NVTX ranges and marks                     api.c    gpurec.h
  *   stack.c   definitions: what has been sent           python.c CPython's code objects
@@ -389,13 +394,13 @@ void gpurec_module_write(unsigned number, unsigned char *to);
 void gpurec_module_changed(void); /* something may have been unmapped */
 void gpurec_module_forked(void);
 
-/* ---- doors.c, driver.c, torch.c ------------------------------------------ */
+/* ---- doors.c, call.c, torch.c -------------------------------------------- */
 
 typedef int CUresult;
 typedef int CUdevice;
 
-/* The number of GPUREC_HOOKED rows; an API's number is its index. */
-#define COUNT_ROW(number, symbol, layer, class, kind) +1
+/* The number of GPUREC_HOOKED rows, which are indexed from 1. */
+#define COUNT_ROW(index, number, symbol, layer, class, kind) +1
 enum { HOOKED = 0 GPUREC_HOOKED(COUNT_ROW) };
 #undef COUNT_ROW
 
@@ -407,6 +412,7 @@ enum { HOOKED = 0 GPUREC_HOOKED(COUNT_ROW) };
 struct hooked {
 	const char *symbol;
 	void *const *front; /* two */
+	uint16_t number;    /* in the trace; 0: no event bears its name */
 	uint8_t layer, class, kind;
 };
 extern const struct hooked gpurec_hooked[HOOKED + 1];
@@ -416,6 +422,13 @@ extern void *gpurec_real[2][HOOKED + 1];
 #define GPUREC_ASKED(X) \
 	X(cuCtxGetDevice, (CUdevice * device)) \
 	X(cuCtxGetCurrent, (void **ctx)) \
+	X(cuPointerGetAttribute, (void *value, int attribute, uint64_t p)) \
+	X(cuMemPoolGetAttribute, (void *pool, int attribute, void *value)) \
+	X(cuDeviceGetDefaultMemPool, (void **pool, CUdevice device)) \
+	X(cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, void *value)) \
+	X(cuThreadExchangeStreamCaptureMode, (int *mode)) \
+	X(cuArrayGetMemoryRequirements, (void *to, void *array, CUdevice device)) \
+	X(cuMipmappedArrayGetMemoryRequirements, (void *to, void *array, CUdevice device)) \
 	X(cuStreamIsCapturing, (void *stream, int *status)) \
 	X(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active)) \
 	X(cuDeviceGetUuid, (void *uuid, CUdevice device)) \
@@ -437,5 +450,12 @@ void *gpurec_dlsym(void *handle, const char *name);
 void *gpurec_dlopen(const char *name, int flags);
 
 void gpurec_torch_find(void);
+
+/* ---- unhooked.c ----------------------------------------------------------- */
+
+/* Whether a name of the driver's that has no wrapper may take memory, and has not been noted yet. */
+bool gpurec_unhooked(const char *name);
+/* Records, once a process, that a program asked for such a function. */
+void gpurec_note_unhooked(const char *name);
 
 #endif

@@ -97,6 +97,8 @@
 #define GPUREC_API_GO 0xceu
 #define GPUREC_API_GO_ALLOC 0xcfu
 #define GPUREC_API_GO_FREE 0xd0u
+#define GPUREC_API_POOL_RESERVE 0x4001u
+#define GPUREC_API_GRAPH_RESERVE 0x4002u
 
 #define GPUREC_ENV_SOCKET "GPUREC_SOCKET"
 #define GPUREC_ENV_STACKS "GPUREC_STACKS"
@@ -493,39 +495,107 @@ _Static_assert(offsetof(gpurec_hello, capacity) == 56, "wire");
 _Static_assert(offsetof(gpurec_hello, lanes) == 64, "wire");
 _Static_assert(offsetof(gpurec_hello, spare) == 68, "wire");
 
-// The functions the hook wraps: X(number, symbol, layer, class, kind).
+// The functions the hook wraps: X(index, number, symbol, layer, class, kind); number 0: no event bears its name.
 #define GPUREC_HOOKED(X) \
-	X(1, cuMemAlloc_v2, 1, 1, 1) \
-	X(2, cuMemAllocPitch_v2, 1, 1, 1) \
-	X(3, cuMemAllocManaged, 1, 2, 1) \
-	X(4, cuMemFree_v2, 1, 1, 3) \
-	X(5, cuMemAllocHost_v2, 3, 3, 1) \
-	X(6, cuMemHostAlloc, 3, 3, 1) \
-	X(7, cuMemFreeHost, 3, 3, 3) \
-	X(8, cuMemHostRegister_v2, 3, 4, 1) \
-	X(9, cuMemHostUnregister, 3, 4, 3) \
-	X(10, cuMemAllocAsync, 2, 1, 1) \
-	X(11, cuMemAllocAsync_ptsz, 2, 1, 1) \
-	X(12, cuMemAllocFromPoolAsync, 2, 1, 1) \
-	X(13, cuMemAllocFromPoolAsync_ptsz, 2, 1, 1) \
-	X(14, cuMemFreeAsync, 2, 1, 3) \
-	X(15, cuMemFreeAsync_ptsz, 2, 1, 3) \
-	X(16, cuMemCreate, 1, 1, 1) \
-	X(17, cuMemRelease, 1, 1, 9) \
-	X(18, cuMemMap, 1, 1, 6) \
-	X(19, cuMemUnmap, 1, 1, 7) \
-	X(20, cuMemRetainAllocationHandle, 1, 1, 8) \
-	X(21, cuArrayCreate_v2, 1, 5, 1) \
-	X(22, cuArray3DCreate_v2, 1, 5, 1) \
-	X(23, cuArrayDestroy, 1, 5, 3) \
-	X(24, cuMipmappedArrayCreate, 1, 5, 1) \
-	X(25, cuMipmappedArrayDestroy, 1, 5, 3) \
-	X(26, cuDevicePrimaryCtxReset, 1, 0, 11) \
-	X(27, cuDevicePrimaryCtxReset_v2, 1, 0, 11) \
-	X(28, cuDevicePrimaryCtxRelease, 1, 0, 11) \
-	X(29, cuDevicePrimaryCtxRelease_v2, 1, 0, 11) \
-	X(30, cuCtxDestroy_v2, 1, 0, 11) \
-	X(31, cuMemAlloc, 1, 1, 1) \
-	X(32, cuMemFree, 1, 1, 3)
+	X(1, 0x1, cuMemAlloc_v2, 1, 1, 1) \
+	X(2, 0x2, cuMemAllocPitch_v2, 1, 1, 1) \
+	X(3, 0x3, cuMemAllocManaged, 1, 2, 1) \
+	X(4, 0x4, cuMemFree_v2, 1, 1, 3) \
+	X(5, 0x5, cuMemAllocHost_v2, 3, 3, 1) \
+	X(6, 0x6, cuMemHostAlloc, 3, 3, 1) \
+	X(7, 0x7, cuMemFreeHost, 3, 3, 3) \
+	X(8, 0x8, cuMemHostRegister_v2, 3, 4, 1) \
+	X(9, 0x9, cuMemHostUnregister, 3, 4, 3) \
+	X(10, 0xa, cuMemAllocAsync, 2, 1, 1) \
+	X(11, 0xb, cuMemAllocAsync_ptsz, 2, 1, 1) \
+	X(12, 0xc, cuMemAllocFromPoolAsync, 2, 1, 1) \
+	X(13, 0xd, cuMemAllocFromPoolAsync_ptsz, 2, 1, 1) \
+	X(14, 0xe, cuMemFreeAsync, 2, 1, 3) \
+	X(15, 0xf, cuMemFreeAsync_ptsz, 2, 1, 3) \
+	X(16, 0x10, cuMemCreate, 1, 1, 1) \
+	X(17, 0x11, cuMemRelease, 1, 1, 9) \
+	X(18, 0x12, cuMemMap, 1, 1, 6) \
+	X(19, 0x13, cuMemUnmap, 1, 1, 7) \
+	X(20, 0x14, cuMemRetainAllocationHandle, 1, 1, 8) \
+	X(21, 0x15, cuArrayCreate_v2, 1, 5, 1) \
+	X(22, 0x16, cuArray3DCreate_v2, 1, 5, 1) \
+	X(23, 0x17, cuArrayDestroy, 1, 5, 3) \
+	X(24, 0x18, cuMipmappedArrayCreate, 1, 5, 1) \
+	X(25, 0x19, cuMipmappedArrayDestroy, 1, 5, 3) \
+	X(26, 0x1a, cuDevicePrimaryCtxReset, 1, 0, 11) \
+	X(27, 0x1b, cuDevicePrimaryCtxReset_v2, 1, 0, 11) \
+	X(28, 0x1c, cuDevicePrimaryCtxRelease, 1, 0, 11) \
+	X(29, 0x1d, cuDevicePrimaryCtxRelease_v2, 1, 0, 11) \
+	X(30, 0x1e, cuCtxDestroy_v2, 1, 0, 11) \
+	X(31, 0x1f, cuMemAlloc, 1, 1, 1) \
+	X(32, 0x20, cuMemFree, 1, 1, 3) \
+	X(33, 0xb01, cuCtxDestroy, 1, 0, 11) \
+	X(34, 0xb02, cuCtxDetach, 1, 0, 11) \
+	X(35, 0xb03, cuGreenCtxDestroy, 1, 0, 11) \
+	X(36, 0x1001, cuGraphAddNode, 2, 6, 0) \
+	X(37, 0x1002, cuGraphAddNode_v2, 2, 6, 0) \
+	X(38, 0x1101, cuMemAllocPitch, 1, 1, 1) \
+	X(39, 0x1102, cuGraphAddMemAllocNode, 2, 6, 1) \
+	X(40, 0x1301, cuGraphAddMemFreeNode, 2, 6, 3) \
+	X(41, 0x1901, cuIpcCloseMemHandle, 1, 7, 9) \
+	X(42, 0x1a01, cuIpcOpenMemHandle, 1, 7, 10) \
+	X(43, 0x1a02, cuIpcOpenMemHandle_v2, 1, 7, 10) \
+	X(44, 0x1a03, cuExternalMemoryGetMappedBuffer, 1, 7, 10) \
+	X(45, 0x1a04, cuMemPoolImportPointer, 2, 7, 10) \
+	X(46, 0x2101, cuMemAllocHost, 3, 3, 1) \
+	X(47, 0x2102, cuMemHostRegister, 3, 4, 1) \
+	X(48, 0x3001, cuMemMapArrayAsync, 1, 1, 0) \
+	X(49, 0x3002, cuMemMapArrayAsync_ptsz, 1, 1, 0) \
+	X(50, 0x3601, cuMulticastBindMem, 1, 1, 6) \
+	X(51, 0x3602, cuMulticastBindMem_v2, 1, 1, 6) \
+	X(52, 0x3603, cuMulticastBindAddr, 1, 1, 6) \
+	X(53, 0x3604, cuMulticastBindAddr_v2, 1, 1, 6) \
+	X(54, 0x3701, cuMulticastUnbind, 1, 1, 7) \
+	X(55, 0x3a01, cuMemImportFromShareableHandle, 1, 7, 10) \
+	X(56, 0x3a02, cuMulticastCreate, 1, 7, 10) \
+	X(57, 0x4101, cuArrayCreate, 1, 5, 1) \
+	X(58, 0x4102, cuArray3DCreate, 1, 5, 1) \
+	X(59, 0x4901, cuDestroyExternalMemory, 1, 7, 9) \
+	X(60, 0x4902, cuGraphicsUnmapResources, 1, 7, 9) \
+	X(61, 0x4903, cuGraphicsUnmapResources_ptsz, 1, 7, 9) \
+	X(62, 0x4a01, cuImportExternalMemory, 1, 7, 10) \
+	X(63, 0x4a02, cuExternalMemoryGetMappedMipmappedArray, 1, 7, 10) \
+	X(64, 0x4a03, cuGraphicsMapResources, 1, 7, 10) \
+	X(65, 0x4a04, cuGraphicsMapResources_ptsz, 1, 7, 10) \
+	X(66, 0x0, cuMemPoolCreate, 0, 0, 0) \
+	X(67, 0x0, cuMemPoolDestroy, 0, 0, 0) \
+	X(68, 0x0, cuMemPoolTrimTo, 0, 0, 0) \
+	X(69, 0x0, cuDeviceGraphMemTrim, 0, 0, 0) \
+	X(70, 0x0, cuGraphLaunch, 0, 0, 0) \
+	X(71, 0x0, cuGraphLaunch_ptsz, 0, 0, 0) \
+	X(72, 0x0, cuGraphUpload, 0, 0, 0) \
+	X(73, 0x0, cuGraphUpload_ptsz, 0, 0, 0) \
+	X(74, 0x0, cuStreamBeginCapture, 0, 0, 0) \
+	X(75, 0x0, cuStreamBeginCapture_ptsz, 0, 0, 0) \
+	X(76, 0x0, cuStreamBeginCapture_v2, 0, 0, 0) \
+	X(77, 0x0, cuStreamBeginCapture_v2_ptsz, 0, 0, 0) \
+	X(78, 0x0, cuStreamBeginCaptureToGraph, 0, 0, 0) \
+	X(79, 0x0, cuStreamBeginCaptureToGraph_ptsz, 0, 0, 0) \
+	X(80, 0x0, cuStreamEndCapture, 0, 0, 0) \
+	X(81, 0x0, cuStreamEndCapture_ptsz, 0, 0, 0) \
+	X(82, 0x0, cuStreamSynchronize, 0, 0, 0) \
+	X(83, 0x0, cuStreamSynchronize_ptsz, 0, 0, 0) \
+	X(84, 0x0, cuEventSynchronize, 0, 0, 0) \
+	X(85, 0x0, cuCtxSynchronize, 0, 0, 0) \
+	X(86, 0x0, cuCheckpointProcessCheckpoint, 0, 0, 0) \
+	X(87, 0x0, cuCheckpointProcessRestore, 0, 0, 0)
+
+// The words of names that may take memory: X(word).
+#define GPUREC_UNHOOKED_WORDS(X) \
+	X("Alloc") \
+	X("MemCreate") \
+	X("ArrayCreate") \
+	X("Array3DCreate") \
+	X("HostRegister") \
+	X("OpenMemHandle") \
+	X("GraphAddNode") \
+	X("MapArray") \
+	X("MemImport") \
+	X("ImportPointer")
 
 #endif

@@ -374,9 +374,10 @@ static void unhooked(void)
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW), *q;
 	int status;
 	for (int i = 0; i < 3; i++) {
-		CHECK(dlsym(lib, "cuCtxDestroy") != NULL);
-		CHECK(dlsym(lib, "cuGraphAddMemAllocNode") == NULL); /* not there: nothing to say */
-		proc("cuCtxDestroy", &q, 2000, 0, &status);
+		CHECK(dlsym(lib, "cuMemAllocUnheard") != NULL);
+		CHECK(dlsym(lib, "cuMemAllocMissing") == NULL); /* not there: nothing to say */
+		CHECK(dlsym(lib, "cuMemGetAllocationGranularity") != NULL); /* takes nothing */
+		proc("cuMemAllocUnheard", &q, 13000, 0, &status);
 	}
 }
 

@@ -175,7 +175,7 @@ func (b *Builder) Free(api format.API, value uint64) *format.Event {
 
 func (b *Builder) place(e *format.Event, value uint64) {
 	switch e.API.Space() {
-	case format.SpaceHandle, format.SpaceArray, format.SpaceCuPy, format.SpaceGo:
+	case format.SpaceHandle, format.SpaceObject, format.SpaceCuPy, format.SpaceGo:
 		e.Object = value
 	default:
 		e.Address = value

@@ -23,7 +23,7 @@ type Process struct {
 	last     [4]*Account // per layer, the account of the event before
 
 	first, latest int32 // the live list, oldest first
-	mappings      map[uint64]mapping
+	mappings      map[place]mapping
 	unmapped      []unmapped   // by the Unmap before, in case it is refused
 	reset         []Allocation // by the Reset before, in case it is refused
 	resetMaps     []unmapped

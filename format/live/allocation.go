@@ -30,7 +30,7 @@ type key struct {
 func keyOf(e *format.Event) key {
 	k := key{process: e.Process, space: e.API.Space()}
 	switch k.space {
-	case format.SpaceHandle, format.SpaceArray, format.SpaceCuPy, format.SpaceGo:
+	case format.SpaceHandle, format.SpaceObject, format.SpaceCuPy, format.SpaceGo:
 		k.value = e.Object
 	default:
 		k.value = e.Address
@@ -66,6 +66,10 @@ func (s *State) insert(p *Process, row, e *format.Event) int32 {
 func (s *State) insertCounted(p *Process, row, e *format.Event, counted bool) int32 {
 	k := keyOf(row)
 	at, old := s.index.find(k)
+	if old != none && s.refersAgain(row, old) {
+		s.allocs[old].refs++
+		return old
+	}
 	if old != none {
 		p.LostFrees++
 		if k.space == format.SpaceHandle && s.allocs[old].maps > 0 {
@@ -96,6 +100,22 @@ func (s *State) insertCounted(p *Process, row, e *format.Event, counted bool) in
 		s.OnBegin(a, e)
 	}
 	return i
+}
+
+// refersAgain reports whether row, an Import, is one more reference to what is
+// live there: a handle that came back to its own process, or the memory of
+// another process opened twice.
+func (s *State) refersAgain(row *format.Event, old int32) bool {
+	if row.Kind != format.Import {
+		return false
+	}
+	switch row.API {
+	case format.APIMemImport:
+		return true
+	case format.APIIpcOpen, format.APIIpcOpenV1:
+		return s.allocs[old].Class == format.ClassImported
+	}
+	return false
 }
 
 // link puts i at the end of its process's list.
@@ -219,6 +239,9 @@ func (s *State) processEnd(e *format.Event) {
 // known from the events before; across a checkpoint a Free's row says it
 // itself, with the time of the refusal in place of its own.
 func (s *State) freeFailed(e *format.Event) {
+	if ignored(e) {
+		return
+	}
 	p := s.process(e.Process)
 	switch e.API.Info().Does {
 	case format.Unmap:
@@ -236,8 +259,8 @@ func (s *State) freeFailed(e *format.Event) {
 	}
 	k := keyOf(e)
 	if i, ok := s.index.get(k); ok {
-		if k.space == format.SpaceHandle {
-			s.allocs[i].refs++
+		if a := &s.allocs[i]; counted(&a.Event) {
+			a.refs++
 		}
 		return
 	}
@@ -275,7 +298,7 @@ func (s *State) restore(p *Process, g *Allocation, e *format.Event) int32 {
 // a status, with the columns of the allocation. It goes before Apply, in the
 // recorder. It reports whether the event is complete.
 func (s *State) Fill(e *format.Event) bool {
-	if e.Kind != format.FreeFailed {
+	if e.Kind != format.FreeFailed || ignored(e) {
 		return true
 	}
 	switch e.API.Info().Does {
@@ -284,7 +307,7 @@ func (s *State) Fill(e *format.Event) bool {
 	}
 	k := keyOf(e)
 	var a *Allocation
-	if i, ok := s.index.get(k); ok && k.space == format.SpaceHandle {
+	if i, ok := s.index.get(k); ok && counted(&s.allocs[i].Event) {
 		a = &s.allocs[i]
 	} else if i := s.orphanOf(e); i != none {
 		a = &s.allocs[i]

@@ -1,7 +1,8 @@
 package live
 
 import (
-	"sort"
+	"math"
+	"slices"
 
 	"github.com/gpurec/gpurec/format"
 )
@@ -9,8 +10,8 @@ import (
 // A checkpoint is the state as rows, which Apply reads back. Rows of one kind
 // come in the order in which a fresh state needs them:
 //
-//	Live         per process, oldest first. Of a VMM handle: status is its references
-//	             beyond the first, -1 when only mappings hold it
+//	Live         per process, oldest first. Of a VMM handle or imported memory: status is its
+//	             references beyond the first, -1 when only mappings hold it
 //	LiveMapping  directly after the Live row it maps
 //	LiveTotal    sums, told apart by object: bytes ever taken in size, count in requested, peak in reserved,
 //	             reached at time
@@ -81,7 +82,7 @@ func blank(k format.Kind) format.Event {
 }
 
 func (s *State) liveRows(rows []format.Event, p *Process) []format.Event {
-	maps := map[int32][]uint64{}
+	maps := map[int32][]place{}
 	for at, m := range p.mappings {
 		if s.allocs[m.alloc].generation == m.generation {
 			maps[m.alloc] = append(maps[m.alloc], at)
@@ -90,21 +91,27 @@ func (s *State) liveRows(rows []format.Event, p *Process) []format.Event {
 	for i := p.first; i != none; i = s.allocs[i].next {
 		a := &s.allocs[i]
 		e := a.Event
-		if e.API.Space() == format.SpaceHandle {
+		if counted(&e) {
 			e.Status = a.refs - 1
 		}
 		rows = append(rows, e)
 		at := maps[i]
-		sort.Slice(at, func(i, j int) bool { return at[i] < at[j] })
-		for _, addr := range at {
+		slices.SortFunc(at, place.compare)
+		for _, at := range at {
+			mapping := p.mappings[at]
 			m := blank(format.LiveMapping)
-			m.Time, m.Process, m.Thread, m.API, m.Device = a.Time, a.Process, a.Thread, format.APIMemMap, a.Device
+			m.Time, m.Process, m.Thread, m.API, m.Device = a.Time, a.Process, a.Thread, mapping.api, a.Device
 			m.Layer, m.Class = a.Layer, a.Class
-			m.Object, m.Address, m.Size = a.Object, addr, p.mappings[addr].size
+			m.Object, m.Pool, m.Address, m.Size = a.Object, at.object, at.address, mapping.size
 			rows = append(rows, m)
 		}
 	}
 	return rows
+}
+
+// counted reports whether e has references that are counted.
+func counted(e *format.Event) bool {
+	return e.API.Space() == format.SpaceHandle || e.Class == format.ClassImported
 }
 
 func totalRow(what uint64, p format.ProcessID, d format.Device, l format.Layer, v Curve) format.Event {
@@ -251,11 +258,11 @@ func (s *State) loadLive(e *format.Event) {
 	a := &s.allocs[i]
 	a.epoch = s.epoch
 	switch {
-	case handle && e.Status >= 0:
-		if a.refs <= 0 {
+	case counted(e) && e.Status >= 0:
+		if handle && a.refs <= 0 {
 			s.adopt(i, e.Object)
 		}
-		a.refs = e.Status + 1
+		a.refs = min(e.Status, math.MaxInt32-1) + 1
 	case handle && e.Status < 0 && a.refs > 0:
 		s.orphan(i)
 	}
@@ -271,18 +278,19 @@ func (s *State) loadMapping(e *format.Event) {
 			return
 		}
 	}
-	if m, ok := p.mappings[e.Address]; ok {
+	at := placeOf(e, e.Device)
+	if m, ok := p.mappings[at]; ok {
 		if m.alloc == i && m.generation == s.allocs[i].generation && m.size == e.Size {
 			m.epoch = s.epoch
-			p.mappings[e.Address] = m
+			p.mappings[at] = m
 			return
 		}
-		s.dropMapping(p, e.Address)
+		s.dropMapping(p, at)
 		if a := &s.allocs[m.alloc]; a.generation == m.generation {
 			a.maps--
 		}
 	}
-	s.addMapping(p, e.Address, e.Size, i)
+	s.addMapping(p, at, e.Size, e.API, i)
 }
 
 func (s *State) loadTotal(e *format.Event) {

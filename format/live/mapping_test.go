@@ -44,7 +44,7 @@ func TestMappingsAreTold(t *testing.T) {
 			want := map[place]int64{}
 			for id, p := range s.processes {
 				for at, m := range p.mappings {
-					want[place{id, at}] = m.size
+					want[place{id, at.address}] = m.size
 				}
 			}
 			if !maps.Equal(heard, want) {

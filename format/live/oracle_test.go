@@ -58,7 +58,7 @@ func (o *oracle) named(e *format.Event) *oracleAlloc {
 			if a.handle == e.Object {
 				return a
 			}
-		case format.SpaceArray, format.SpaceCuPy, format.SpaceGo:
+		case format.SpaceObject, format.SpaceCuPy, format.SpaceGo:
 			if a.e.Object == e.Object {
 				return a
 			}

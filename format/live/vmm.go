@@ -1,6 +1,10 @@
 package live
 
-import "github.com/gpurec/gpurec/format"
+import (
+	"cmp"
+
+	"github.com/gpurec/gpurec/format"
+)
 
 // Memory from cuMemCreate is live as long as its handle has references or it
 // is mapped somewhere. Programs release the handle right after mapping it, or
@@ -12,16 +16,42 @@ import "github.com/gpurec/gpurec/format"
 //	map h at a    refs 1 maps 1
 //	release h     refs 0 maps 1    an orphan: nothing names it but its mapping
 //	unmap a       refs 0 maps 0    ended
+//
+// It may also be mapped into something that is no range of addresses, a multicast
+// object or a sparse array: then the event's pool is that object and its address
+// the place in it.
 
 type mapping struct {
 	size       int64
 	alloc      int32
 	epoch      uint32
 	generation uint64
+	api        format.API
+}
+
+// A place is where memory is mapped: at an address, or in an object. Each device
+// binds its own memory at the same place of a multicast object.
+type place struct {
+	object  uint64 // 0: an address
+	device  format.Device
+	address uint64
+}
+
+func placeOf(e *format.Event, device format.Device) place {
+	at := place{object: e.Pool, address: e.Address}
+	switch e.API {
+	case format.APIMulticastBindMem, format.APIMulticastBindMemV2, format.APIMulticastBindAddr, format.APIMulticastBindAddrV2, format.APIMulticastUnbind:
+		at.device = device
+	}
+	return at
+}
+
+func (a place) compare(b place) int {
+	return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.device, b.device), cmp.Compare(a.address, b.address))
 }
 
 type unmapped struct {
-	address uint64
+	place   place
 	mapping mapping
 }
 
@@ -58,31 +88,32 @@ func (s *State) mapped(e *format.Event) {
 	if !ok {
 		return // memory from before the recording, or of another process
 	}
-	if m, ok := p.mappings[e.Address]; ok {
-		s.unmapOne(p, e.Address, m, e)
+	at := placeOf(e, s.allocs[i].Device)
+	if m, ok := p.mappings[at]; ok {
+		s.unmapOne(p, at, m, e)
 		if i, ok = s.index.get(key{e.Object, e.Process, format.SpaceHandle}); !ok {
 			return
 		}
 	}
-	s.addMapping(p, e.Address, e.Size, i)
+	s.addMapping(p, at, e.Size, e.API, i)
 }
 
-func (s *State) addMapping(p *Process, at uint64, size int64, i int32) {
+func (s *State) addMapping(p *Process, at place, size int64, api format.API, i int32) {
 	if p.mappings == nil {
-		p.mappings = map[uint64]mapping{}
+		p.mappings = map[place]mapping{}
 	}
 	a := &s.allocs[i]
 	a.maps++
-	p.mappings[at] = mapping{size, i, s.epoch, a.generation}
-	if s.OnMap != nil {
-		s.OnMap(a, at, size)
+	p.mappings[at] = mapping{size, i, s.epoch, a.generation, api}
+	if s.OnMap != nil && at.object == 0 {
+		s.OnMap(a, at.address, size)
 	}
 }
 
-func (s *State) dropMapping(p *Process, at uint64) {
+func (s *State) dropMapping(p *Process, at place) {
 	delete(p.mappings, at)
-	if s.OnUnmap != nil {
-		s.OnUnmap(p.ID, at)
+	if s.OnUnmap != nil && at.object == 0 {
+		s.OnUnmap(p.ID, at.address)
 	}
 }
 
@@ -92,9 +123,13 @@ func (s *State) dropMapping(p *Process, at uint64) {
 func (s *State) unmap(e *format.Event) {
 	p := s.process(e.Process)
 	p.unmapped = p.unmapped[:0]
+	if e.Pool != 0 {
+		s.unmapFrom(p, e)
+		return
+	}
 	end := e.Address + uint64(max(e.Size, 0))
 	for at := e.Address; at < end; {
-		m, ok := p.mappings[at]
+		m, ok := p.mappings[place{address: at}]
 		if !ok || m.size <= 0 {
 			s.unmapScattered(p, at, end, e)
 			break
@@ -102,7 +137,7 @@ func (s *State) unmap(e *format.Event) {
 		if at+uint64(m.size) > end {
 			break // a part of a mapping: the driver refuses it
 		}
-		s.unmapOne(p, at, m, e)
+		s.unmapOne(p, place{address: at}, m, e)
 		at += uint64(m.size)
 	}
 	if len(p.unmapped) == 0 {
@@ -112,13 +147,28 @@ func (s *State) unmap(e *format.Event) {
 
 func (s *State) unmapScattered(p *Process, from, end uint64, e *format.Event) {
 	for at, m := range p.mappings {
-		if at >= from && at < end && uint64(max(m.size, 0)) <= end-at {
+		if at.object == 0 && at.address >= from && at.address < end && uint64(max(m.size, 0)) <= end-at.address {
 			s.unmapOne(p, at, m, e)
 		}
 	}
 }
 
-func (s *State) unmapOne(p *Process, at uint64, m mapping, e *format.Event) {
+// unmapFrom ends what is mapped into an object: in a range of it, or at one place
+// where sizes are not known. What was bound by its address is not among it.
+func (s *State) unmapFrom(p *Process, e *format.Event) {
+	first := placeOf(e, e.Device)
+	if m, ok := p.mappings[first]; ok && e.Size < 0 {
+		s.unmapOne(p, first, m, e)
+		return
+	}
+	for at, m := range p.mappings {
+		if at.object == first.object && at.device == first.device && at.address >= first.address && at.address-first.address < uint64(max(e.Size, 0)) {
+			s.unmapOne(p, at, m, e)
+		}
+	}
+}
+
+func (s *State) unmapOne(p *Process, at place, m mapping, e *format.Event) {
 	s.dropMapping(p, at)
 	a := &s.allocs[m.alloc]
 	if a.generation != m.generation {
@@ -135,7 +185,7 @@ func (s *State) unmapOne(p *Process, at uint64, m mapping, e *format.Event) {
 // remap undoes the process's latest unmap, which the driver refused.
 func (s *State) remap(p *Process, e *format.Event) {
 	for _, u := range p.unmapped {
-		if u.address < e.Address || u.address-e.Address >= uint64(max(e.Size, 0)) {
+		if u.place.object != e.Pool || e.Pool == 0 && (u.place.address < e.Address || u.place.address-e.Address >= uint64(max(e.Size, 0))) {
 			continue
 		}
 		if a := &s.allocs[u.mapping.alloc]; a.generation != u.mapping.generation {
@@ -162,7 +212,7 @@ func (s *State) mapAgain(p *Process, u unmapped) {
 			return
 		}
 	}
-	s.addMapping(p, u.address, u.mapping.size, i)
+	s.addMapping(p, u.place, u.mapping.size, u.mapping.api, i)
 }
 
 func (s *State) byGeneration(p *Process, generation uint64) int32 {
@@ -191,7 +241,7 @@ func (s *State) retain(e *format.Event) {
 		s.allocs[i].refs++
 		return
 	}
-	if m, ok := p.mappings[e.Address]; ok {
+	if m, ok := p.mappings[place{address: e.Address}]; ok {
 		if a := &s.allocs[m.alloc]; a.generation == m.generation && a.refs <= 0 {
 			s.adopt(m.alloc, e.Object)
 		}

@@ -79,6 +79,7 @@ static void close_context(CUcontext h, struct context *c)
 		pools_drop(dev);
 		pthread_mutex_unlock(&dev->heap.lock);
 		vmm_drop(c->dev);
+		graphs_trim(c->dev);
 		dev->primary = NULL;
 	}
 	table_give(&driver.contexts, h);
@@ -253,6 +254,46 @@ API(cuCtxDestroy_v2, (CUcontext h))
 {
 	ENTER();
 	return destroy(h);
+}
+
+/* Attached once, by its creation: the first detach destroys it. */
+API(cuCtxDetach, (CUcontext h))
+{
+	ENTER();
+	if (!h || !stack.n || stack.ctx[stack.n - 1] != h)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return destroy(h);
+}
+
+/* A green context is a reference to the primary one, whose memory it uses. */
+API(cuGreenCtxCreate, (void **out, void *desc, CUdevice d, unsigned flags))
+{
+	ENTER();
+	CUcontext primary;
+
+	if (!out || flags != 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	(void)desc;
+	TRY(own_cuDevicePrimaryCtxRetain(&primary, d));
+	*out = (void *)((uintptr_t)primary | 1);
+	return CUDA_SUCCESS;
+}
+
+API(cuCtxFromGreenCtx, (CUcontext *out, void *green))
+{
+	ENTER();
+	if (!out || !green)
+		return CUDA_ERROR_INVALID_VALUE;
+	*out = (CUcontext)((uintptr_t)green & ~(uintptr_t)1);
+	return CUDA_SUCCESS;
+}
+
+API(cuGreenCtxDestroy, (void *green))
+{
+	ENTER();
+	struct context *c = table_get(&driver.contexts, (void *)((uintptr_t)green & ~(uintptr_t)1));
+
+	return c && (uintptr_t)green & 1 ? primary_release(c->dev) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 API(cuCtxSetCurrent, (CUcontext h))

@@ -23,6 +23,8 @@ enum {
 	CUDA_ERROR_NO_DEVICE = 100,
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_INVALID_CONTEXT = 201,
+	CUDA_ERROR_ALREADY_MAPPED = 208,
+	CUDA_ERROR_NOT_MAPPED = 211,
 	CUDA_ERROR_INVALID_HANDLE = 400,
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
@@ -80,6 +82,35 @@ typedef struct {
 	unsigned channels, flags;
 } CUDA_ARRAY3D_DESCRIPTOR;
 
+/* The forms from before CUDA 3.2. */
+typedef struct {
+	uint32_t width, height;
+	int format;
+	unsigned channels;
+} CUDA_ARRAY_DESCRIPTOR_v1;
+
+typedef struct {
+	uint32_t width, height, depth;
+	int format;
+	unsigned channels, flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+
+typedef struct {
+	unsigned devices;
+	size_t size;
+	uint64_t handle_types, flags;
+} CUmulticastObjectProp;
+
+typedef struct {
+	unsigned resource_type;
+	void *array;
+	unsigned part_type;
+	uint64_t part[4];
+	unsigned operation, handle_type;
+	uint64_t handle, offset;
+	unsigned devices, flags, reserved[2];
+} CUarrayMapInfo;
+
 typedef struct {
 	size_t size, alignment;
 	unsigned reserved[4];
@@ -96,6 +127,8 @@ typedef struct {
 } CUuuid;
 
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
+_Static_assert(sizeof(CUarrayMapInfo) == 96, "CUarrayMapInfo");
+_Static_assert(sizeof(CUmulticastObjectProp) == 32, "CUmulticastObjectProp");
 _Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
 _Static_assert(offsetof(CUDA_ARRAY3D_DESCRIPTOR, flags) == 32, "CUDA_ARRAY3D_DESCRIPTOR");
 

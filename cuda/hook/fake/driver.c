@@ -190,6 +190,9 @@ static CUresult start(void)
 	driver.arrays.tag = 0x54ull << 56;
 	driver.graphs.tag = 0x55ull << 56;
 	driver.handles.tag = 0x56ull << 56;
+	driver.externals.tag = 0x57ull << 56;
+	driver.resources.tag = 0x58ull << 56;
+	driver.execs.tag = 0x59ull << 56;
 	if (!sim_config_load(&driver.config))
 		return CUDA_ERROR_INVALID_VALUE;
 	driver.devices = visible(index, driver.config.devices);

@@ -4,8 +4,10 @@
  *   driver.c   init, devices, handles    stream.c  streams and captures
  *   context.c  contexts                  pool.c    stream-ordered pools
  *   memory.c   cuMemAlloc and kin        vmm.c     handles and mappings
- *   host.c     pinned memory, arrays,    entry.c   cuGetProcAddress, errors
+ *   host.c     pinned memory,            entry.c   cuGetProcAddress, errors
  *              pointer queries           names.c   names and their versions
+ *   array.c    arrays                    graph.c   graphs with memory
+ *   ipc.c      memory of others
  *   sim.c      shared with NVML (sim.h)  heap.c    addresses (heap.h)
  *
  * It keeps books and moves no data: pinned and managed memory is real, because
@@ -49,6 +51,8 @@ struct pool {
 	CUmemoryPool handle;
 	int dev;
 	bool builtin, doomed; /* the device's own; destroyed with blocks in it */
+	bool imported;        /* another process's */
+	enum kind of;         /* KIND_ASYNC, KIND_POOL_HOST or KIND_POOL_MANAGED */
 	int reuse[4];
 	uint64_t threshold, max_size;
 	uint64_t reserved, reserved_high, used, used_high;
@@ -108,7 +112,7 @@ struct driver {
 	int devices; /* visible ones */
 	struct device dev[SIM_MAX_DEVICES];
 	struct heap host, low, va;
-	struct table contexts, streams, pools, arrays, graphs, handles;
+	struct table contexts, streams, pools, arrays, graphs, handles, externals, resources, execs;
 };
 
 extern struct driver driver;
@@ -185,6 +189,17 @@ CUresult stream_resolve(CUstream handle, struct stream **s, int *dev);
  * stream that captures: an address in the graph, no memory until it runs. */
 CUresult graph_alloc(struct stream *s, size_t size, CUdeviceptr *out);
 CUresult graph_free(struct stream *s, CUdeviceptr p);
+/* graph_take and graph_give are the nodes' own; graph_needs adds up what a graph
+ * takes on each device, and wants driver.lock. */
+CUresult graph_take(CUgraph graph, int dev, size_t size, CUdeviceptr *out);
+CUresult graph_give(CUgraph graph, CUdeviceptr p);
+void graph_needs(CUgraph graph, uint64_t need[]);
+/* graphs_trim gives what is kept for a device's graphs back. Wants driver.lock. */
+void graphs_trim(int ordinal);
+/* array_over is a mipmapped array over memory that another has; array_known
+ * says whether a handle is an array's. */
+CUresult array_over(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *d);
+bool array_known(const void *handle);
 
 /* capture_unsafe is called by what must not run while a capture is open; it
  * invalidates such captures and gives 900. */

@@ -30,7 +30,11 @@ enum kind {
 	KIND_ASYNC,    /* from a stream-ordered pool */
 	KIND_ARRAY,    /* behind a CUarray */
 	KIND_RESERVED, /* cuMemAddressReserve */
-	KIND_GRAPH,    /* allocated inside a stream capture */
+	KIND_GRAPH,    /* a graph's address */
+	KIND_IPC,      /* another process's memory */
+	KIND_IMPORT,   /* another's memory that cuMemFree ends */
+	KIND_POOL_HOST,    /* from a stream-ordered pool of host memory */
+	KIND_POOL_MANAGED, /* and of managed memory */
 };
 
 struct slab {

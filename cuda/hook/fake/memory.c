@@ -57,7 +57,7 @@ CUresult take(struct heap *host, uint64_t size, enum kind kind, CUdeviceptr *out
 static bool freeable(enum kind kind)
 {
 	return kind == KIND_DEVICE || kind == KIND_PITCH || kind == KIND_MANAGED || kind == KIND_ASYNC ||
-	       kind == KIND_GRAPH;
+	       kind == KIND_GRAPH || kind == KIND_IMPORT || kind == KIND_POOL_HOST || kind == KIND_POOL_MANAGED;
 }
 
 static void block_free(struct heap *h, struct block *b)
@@ -203,6 +203,19 @@ API(cuMemAlloc, (uint32_t *out, unsigned size))
 	if (res)
 		device_charge(&driver.dev[c->dev], -bytes);
 	return res;
+}
+
+API(cuMemAllocPitch, (uint32_t *out, unsigned *pitch, unsigned width, unsigned height, unsigned elem))
+{
+	ENTER();
+	if (!pitch || (elem != 4 && elem != 8 && elem != 16) || width == 0 || width > UINT32_MAX - PITCH_ALIGN)
+		return CUDA_ERROR_INVALID_VALUE;
+	unsigned row = (width + PITCH_ALIGN - 1) / PITCH_ALIGN * PITCH_ALIGN;
+	if ((uint64_t)row * height > UINT32_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	TRY(own_cuMemAlloc(out, row * height));
+	*pitch = row;
+	return CUDA_SUCCESS;
 }
 
 API(cuMemFree, (uint32_t p))

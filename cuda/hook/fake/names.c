@@ -38,6 +38,10 @@
 	ONE(cuCtxCreate, cuCtxCreate_v4, 12050)                                 \
 	ONE(cuCtxDestroy, cuCtxDestroy, 2000)                                   \
 	ONE(cuCtxDestroy, cuCtxDestroy_v2, 4000)                                \
+	ONE(cuCtxDetach, cuCtxDetach, 2000)                                    \
+	ONE(cuGreenCtxCreate, cuGreenCtxCreate, 12040)                         \
+	ONE(cuGreenCtxDestroy, cuGreenCtxDestroy, 12040)                       \
+	ONE(cuCtxFromGreenCtx, cuCtxFromGreenCtx, 12040)                       \
 	ONE(cuCtxSetCurrent, cuCtxSetCurrent, 4000)                             \
 	ONE(cuCtxGetCurrent, cuCtxGetCurrent, 4000)                             \
 	ONE(cuCtxPushCurrent, cuCtxPushCurrent, 2000)                           \
@@ -54,20 +58,39 @@
 	PER(cuStreamGetCtx, cuStreamGetCtx_v2, _ptsz, 12050)                    \
 	PER(cuStreamGetDevice, cuStreamGetDevice, _ptsz, 12080)                 \
 	PER(cuStreamIsCapturing, cuStreamIsCapturing, _ptsz, 10000)             \
+	PER(cuStreamBeginCapture, cuStreamBeginCapture, _ptsz, 10000)          \
 	PER(cuStreamBeginCapture, cuStreamBeginCapture_v2, _ptsz, 10010)        \
 	PER(cuStreamEndCapture, cuStreamEndCapture, _ptsz, 10000)               \
+	PER(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, _ptsz, 12030) \
+	ONE(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 10010) \
+	ONE(cuEventCreate, cuEventCreate, 2000)                                \
+	ONE(cuEventSynchronize, cuEventSynchronize, 2000)                      \
+	ONE(cuGraphCreate, cuGraphCreate, 10000)                               \
+	ONE(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040)             \
+	ONE(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 11040)               \
+	ONE(cuGraphAddNode, cuGraphAddNode, 12020)                             \
+	ONE(cuGraphAddNode, cuGraphAddNode_v2, 12030)                          \
+	ONE(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040)   \
+	ONE(cuGraphExecDestroy, cuGraphExecDestroy, 10000)                     \
+	PER(cuGraphLaunch, cuGraphLaunch, _ptsz, 10000)                        \
+	PER(cuGraphUpload, cuGraphUpload, _ptsz, 11010)                        \
+	ONE(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 11040)                 \
+	ONE(cuDeviceGetGraphMemAttribute, cuDeviceGetGraphMemAttribute, 11040) \
 	ONE(cuGraphDestroy, cuGraphDestroy, 10000)                              \
 	ONE(cuMemGetInfo, cuMemGetInfo_v2, 3020)                                \
 	ONE(cuMemAlloc, cuMemAlloc, 2000)                                       \
 	ONE(cuMemAlloc, cuMemAlloc_v2, 3020)                                    \
+	ONE(cuMemAllocPitch, cuMemAllocPitch, 2000)                            \
 	ONE(cuMemAllocPitch, cuMemAllocPitch_v2, 3020)                          \
 	ONE(cuMemAllocManaged, cuMemAllocManaged, 6000)                         \
 	ONE(cuMemFree, cuMemFree, 2000)                                         \
 	ONE(cuMemFree, cuMemFree_v2, 3020)                                      \
 	ONE(cuMemGetAddressRange, cuMemGetAddressRange_v2, 3020)                \
+	ONE(cuMemAllocHost, cuMemAllocHost, 2000)                              \
 	ONE(cuMemAllocHost, cuMemAllocHost_v2, 3020)                            \
 	ONE(cuMemHostAlloc, cuMemHostAlloc, 2020)                               \
 	ONE(cuMemFreeHost, cuMemFreeHost, 2000)                                 \
+	ONE(cuMemHostRegister, cuMemHostRegister, 4000)                        \
 	ONE(cuMemHostRegister, cuMemHostRegister_v2, 6050)                      \
 	ONE(cuMemHostUnregister, cuMemHostUnregister, 4000)                     \
 	ONE(cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, 3020)      \
@@ -91,13 +114,42 @@
 	ONE(cuMemSetAccess, cuMemSetAccess, 10020)                              \
 	ONE(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity, 10020) \
 	ONE(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000)    \
+	ONE(cuArrayCreate, cuArrayCreate, 2000)                                \
 	ONE(cuArrayCreate, cuArrayCreate_v2, 3020)                              \
+	ONE(cuArray3DCreate, cuArray3DCreate, 2000)                            \
 	ONE(cuArray3DCreate, cuArray3DCreate_v2, 3020)                          \
 	ONE(cuArrayDestroy, cuArrayDestroy, 2000)                               \
 	ONE(cuArrayGetMemoryRequirements, cuArrayGetMemoryRequirements, 11060)  \
 	ONE(cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000)               \
 	ONE(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000)             \
 	ONE(cuMipmappedArrayGetMemoryRequirements, cuMipmappedArrayGetMemoryRequirements, 11060) \
+	ONE(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020) \
+	ONE(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020) \
+	ONE(cuMulticastCreate, cuMulticastCreate, 12010)                       \
+	ONE(cuMulticastAddDevice, cuMulticastAddDevice, 12010)                 \
+	ONE(cuMulticastBindMem, cuMulticastBindMem, 12010)                     \
+	ONE(cuMulticastBindAddr, cuMulticastBindAddr, 12010)                   \
+	ONE(cuMulticastUnbind, cuMulticastUnbind, 12010)                       \
+	PER(cuMemMapArrayAsync, cuMemMapArrayAsync, _ptsz, 11010)              \
+	ONE(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010)                        \
+	ONE(cuIpcOpenMemHandle, cuIpcOpenMemHandle, 4010)                      \
+	ONE(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, 11000)                  \
+	ONE(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 4010)                    \
+	ONE(cuMemPoolExportToShareableHandle, cuMemPoolExportToShareableHandle, 11020) \
+	ONE(cuMemPoolImportFromShareableHandle, cuMemPoolImportFromShareableHandle, 11020) \
+	ONE(cuMemPoolExportPointer, cuMemPoolExportPointer, 11020)             \
+	ONE(cuMemPoolImportPointer, cuMemPoolImportPointer, 11020)             \
+	ONE(cuImportExternalMemory, cuImportExternalMemory, 10000)             \
+	ONE(cuExternalMemoryGetMappedBuffer, cuExternalMemoryGetMappedBuffer, 10000) \
+	ONE(cuExternalMemoryGetMappedMipmappedArray, cuExternalMemoryGetMappedMipmappedArray, 10000) \
+	ONE(cuDestroyExternalMemory, cuDestroyExternalMemory, 10000)           \
+	ONE(cuGraphicsGLRegisterBuffer, cuGraphicsGLRegisterBuffer, 3000)      \
+	ONE(cuGraphicsUnregisterResource, cuGraphicsUnregisterResource, 3000)  \
+	PER(cuGraphicsMapResources, cuGraphicsMapResources, _ptsz, 3000)       \
+	PER(cuGraphicsUnmapResources, cuGraphicsUnmapResources, _ptsz, 3000)   \
+	ONE(cuCheckpointProcessCheckpoint, cuCheckpointProcessCheckpoint, 12080) \
+	ONE(cuCheckpointProcessRestore, cuCheckpointProcessRestore, 12080)     \
+	ONE(cuMemAllocUnheard, cuMemAllocUnheard, 13000)                       \
 	ONE(cuPointerGetAttribute, cuPointerGetAttribute, 4000)                 \
 	PER(cuMemcpyHtoD, cuMemcpyHtoD_v2, _ptds, 3020)                         \
 	PER(cuMemcpyDtoH, cuMemcpyDtoH_v2, _ptds, 3020)                         \

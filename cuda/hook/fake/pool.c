@@ -80,6 +80,7 @@ static struct pool *pool_new(int ordinal, uint64_t max_size, CUmemoryPool *handl
 		return NULL;
 	p->handle = *handle;
 	p->dev = ordinal;
+	p->of = KIND_ASYNC;
 	p->max_size = max_size;
 	p->reuse[CU_POOL_REUSE_FOLLOW_EVENT] = 1;
 	p->reuse[CU_POOL_REUSE_OPPORTUNISTIC] = 1;
@@ -126,6 +127,19 @@ static bool reserve_more(struct device *dev, struct pool *p, uint64_t size)
 	return true;
 }
 
+static CUresult host_pool_alloc(struct pool *p, size_t size, CUdeviceptr *out)
+{
+	pthread_mutex_lock(&driver.host.lock);
+	struct block *b = heap_alloc(&driver.host, size, p->of, 1);
+	if (b) {
+		b->owner = p;
+		b->dev = (uint8_t)p->dev;
+		*out = b->addr;
+	}
+	pthread_mutex_unlock(&driver.host.lock);
+	return b ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult pool_alloc(CUmemoryPool handle, size_t size, CUdeviceptr *out)
 {
 	struct pool *p = table_get(&driver.pools, handle);
@@ -133,6 +147,10 @@ static CUresult pool_alloc(CUmemoryPool handle, size_t size, CUdeviceptr *out)
 
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (p->imported)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (p->of != KIND_ASYNC) /* it keeps nothing */
+		return host_pool_alloc(p, size, out);
 	struct device *dev = &driver.dev[p->dev];
 	pthread_mutex_lock(&dev->heap.lock);
 	struct block *b = slabs_alloc(&dev->heap, &p->slabs, size, KIND_ASYNC);
@@ -202,14 +220,17 @@ TWINS(cuMemFreeAsync, _ptsz, (CUdeviceptr p, CUstream stream), (p, stream))
 API(cuMemPoolCreate, (CUmemoryPool *out, const CUmemPoolProps *props))
 {
 	ENTER();
-	if (!out || !props || props->alloc_type != 1)
+	if (!out || !props || props->alloc_type < 1 || props->alloc_type > 2)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (props->location.type != CU_LOCATION_DEVICE)
+	bool device = props->location.type == CU_LOCATION_DEVICE, managed = props->alloc_type == 2;
+	if (!device && !managed && props->location.type != CU_LOCATION_HOST && props->location.type != CU_LOCATION_HOST_NUMA)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (props->location.id < 0 || props->location.id >= driver.devices)
+	if (device && (props->location.id < 0 || props->location.id >= driver.devices))
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&driver.lock);
-	struct pool *p = pool_new(props->location.id, props->max_size, out);
+	struct pool *p = pool_new(device ? props->location.id : 0, props->max_size, out);
+	if (p && (managed || !device))
+		p->of = managed ? KIND_POOL_MANAGED : KIND_POOL_HOST;
 	pthread_mutex_unlock(&driver.lock);
 	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -27,11 +27,24 @@ CUresult stream_resolve(CUstream handle, struct stream **s, int *dev)
 	return CUDA_SUCCESS;
 }
 
+static __thread int thread_mode; /* what captures of others mean to this thread */
+
+API(cuThreadExchangeStreamCaptureMode, (int *mode))
+{
+	ENTER();
+	if (!mode || *mode < CU_CAPTURE_GLOBAL || *mode > CU_CAPTURE_RELAXED)
+		return CUDA_ERROR_INVALID_VALUE;
+	int was = thread_mode;
+	thread_mode = *mode;
+	*mode = was;
+	return CUDA_SUCCESS;
+}
+
 CUresult capture_unsafe(void)
 {
 	CUresult res = CUDA_SUCCESS;
 
-	if (__builtin_expect(!atomic_load(&driver.captures), 1))
+	if (__builtin_expect(!atomic_load(&driver.captures), 1) || thread_mode == CU_CAPTURE_RELAXED)
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&driver.lock);
 	for (uint32_t i = 0; i < driver.streams.n; i++) {
@@ -80,15 +93,18 @@ API(cuGraphDestroy, (CUgraph graph))
 
 CUresult graph_alloc(struct stream *s, size_t size, CUdeviceptr *out)
 {
+	return s->capture == CU_CAPTURE_INVALIDATED ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : graph_take(s->graph, s->dev, size, out);
+}
+
+CUresult graph_take(CUgraph graph, int dev, size_t size, CUdeviceptr *out)
+{
 	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
 
-	if (s->capture == CU_CAPTURE_INVALIDATED)
-		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	pthread_mutex_lock(&driver.va.lock);
 	struct block *b = heap_alloc(&driver.va, size, KIND_GRAPH, 1);
 	if (b) {
-		b->owner = s->graph;
-		b->dev = (uint8_t)s->dev;
+		b->owner = graph;
+		b->dev = (uint8_t)dev;
 		*out = b->addr;
 		res = CUDA_SUCCESS;
 	}
@@ -98,13 +114,25 @@ CUresult graph_alloc(struct stream *s, size_t size, CUdeviceptr *out)
 
 CUresult graph_free(struct stream *s, CUdeviceptr p)
 {
+	return s->capture == CU_CAPTURE_INVALIDATED ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : graph_give(s->graph, p);
+}
+
+void graph_needs(CUgraph graph, uint64_t need[])
+{
+	pthread_mutex_lock(&driver.va.lock);
+	for (uint32_t i = 1; i < driver.va.nblock; i++)
+		if (driver.va.block[i].kind == KIND_GRAPH && driver.va.block[i].owner == graph)
+			need[driver.va.block[i].dev] += driver.va.block[i].size;
+	pthread_mutex_unlock(&driver.va.lock);
+}
+
+CUresult graph_give(CUgraph graph, CUdeviceptr p)
+{
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
 
-	if (s->capture == CU_CAPTURE_INVALIDATED)
-		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	pthread_mutex_lock(&driver.va.lock);
 	struct block *b = heap_find(&driver.va, p);
-	if (b && b->kind == KIND_GRAPH && b->addr == p && b->owner == s->graph && !b->freed) {
+	if (b && b->kind == KIND_GRAPH && b->addr == p && b->owner == graph && !b->freed) {
 		b->freed = true; /* the address stays the graph's until it is destroyed */
 		res = CUDA_SUCCESS;
 	}
@@ -259,7 +287,8 @@ static CUresult do_cuStreamIsCapturing(CUstream handle, int *status)
 }
 TWINS(cuStreamIsCapturing, _ptsz, (CUstream s, int *status), (s, status))
 
-static CUresult do_cuStreamBeginCapture_v2(CUstream handle, int mode)
+/* capture_begin captures into a graph, or into a new one. */
+static CUresult capture_begin(CUstream handle, CUgraph into, int mode)
 {
 	struct stream *s;
 	CUresult res = CUDA_SUCCESS;
@@ -271,8 +300,10 @@ static CUresult do_cuStreamBeginCapture_v2(CUstream handle, int mode)
 	if (mode < CU_CAPTURE_GLOBAL || mode > CU_CAPTURE_RELAXED)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&driver.lock);
-	if (s->capture != CU_CAPTURE_NONE)
+	if (s->capture != CU_CAPTURE_NONE || (into && !table_get(&driver.graphs, into)))
 		res = CUDA_ERROR_INVALID_VALUE;
+	else if (into)
+		s->graph = into;
 	else if (!table_take(&driver.graphs, sizeof(struct graph), &s->graph))
 		res = CUDA_ERROR_OUT_OF_MEMORY;
 	if (!res) {
@@ -283,6 +314,27 @@ static CUresult do_cuStreamBeginCapture_v2(CUstream handle, int mode)
 	}
 	pthread_mutex_unlock(&driver.lock);
 	return res;
+}
+
+static CUresult do_cuStreamBeginCapture(CUstream handle)
+{
+	return capture_begin(handle, NULL, CU_CAPTURE_GLOBAL);
+}
+TWINS(cuStreamBeginCapture, _ptsz, (CUstream s), (s))
+
+static CUresult do_cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph, const void *after, const void *edges, size_t n, int mode)
+{
+	(void)edges;
+	if (!graph || (n && !after))
+		return CUDA_ERROR_INVALID_VALUE;
+	return capture_begin(handle, graph, mode);
+}
+TWINS(cuStreamBeginCaptureToGraph, _ptsz,
+      (CUstream s, CUgraph graph, const void *after, const void *edges, size_t n, int mode), (s, graph, after, edges, n, mode))
+
+static CUresult do_cuStreamBeginCapture_v2(CUstream handle, int mode)
+{
+	return capture_begin(handle, NULL, mode);
 }
 TWINS(cuStreamBeginCapture_v2, _ptsz, (CUstream s, int mode), (s, mode))
 
@@ -311,3 +363,32 @@ static CUresult do_cuStreamEndCapture(CUstream handle, CUgraph *out)
 	return res;
 }
 TWINS(cuStreamEndCapture, _ptsz, (CUstream s, CUgraph *out), (s, out))
+
+/* ---- events ---- */
+
+/* An event is the device that it was made on; nothing runs, so it has always happened. */
+API(cuEventCreate, (void **out, unsigned flags))
+{
+	ENTER();
+	struct context *c;
+
+	TRY(current_context(NULL, &c));
+	if (!out || flags > 7)
+		return CUDA_ERROR_INVALID_VALUE;
+	*out = (void *)(uintptr_t)(0x5aull << 56 | (unsigned)c->dev);
+	return CUDA_SUCCESS;
+}
+
+API(cuEventSynchronize, (void *event))
+{
+	ENTER();
+	int d = (int)((uintptr_t)event & 0xff);
+
+	TRY(capture_unsafe());
+	if ((uintptr_t)event >> 56 != 0x5a || d >= driver.devices)
+		return CUDA_ERROR_INVALID_HANDLE;
+	pthread_mutex_lock(&driver.dev[d].heap.lock);
+	pools_trim(&driver.dev[d], false);
+	pthread_mutex_unlock(&driver.dev[d].heap.lock);
+	return CUDA_SUCCESS;
+}

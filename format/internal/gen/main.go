@@ -55,11 +55,23 @@ func header() []byte {
 	for _, s := range format.WireStructs {
 		writeStruct(&b, s.Name, reflect.TypeOf(s.Zero))
 	}
-	b.WriteString("\n// The functions the hook wraps: X(number, symbol, layer, class, kind).\n#define GPUREC_HOOKED(X)")
+	b.WriteString("\n// The functions the hook wraps: X(index, number, symbol, layer, class, kind); number 0: no event bears its name.\n#define GPUREC_HOOKED(X)")
+	index := 0
+	row := func(a format.APIInfo) {
+		index++
+		fmt.Fprintf(&b, " \\\n\tX(%d, %#x, %s, %d, %d, %d)", index, uint16(a.API), a.Name, a.Layer, a.Class, a.Does)
+	}
 	for _, a := range format.APIs {
 		if a.Hook {
-			fmt.Fprintf(&b, " \\\n\tX(%d, %s, %d, %d, %d)", a.API, a.Name, a.Layer, a.Class, a.Does)
+			row(a)
 		}
+	}
+	for _, name := range format.Watched {
+		row(format.APIInfo{Name: name})
+	}
+	b.WriteString("\n\n// The words of names that may take memory: X(word).\n#define GPUREC_UNHOOKED_WORDS(X)")
+	for _, w := range format.UnhookedWords {
+		fmt.Fprintf(&b, " \\\n\tX(%q)", w)
 	}
 	b.WriteString("\n\n#endif\n")
 	return b.Bytes()

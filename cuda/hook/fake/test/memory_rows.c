@@ -295,8 +295,16 @@ static void pools(void)
 	OK(cuMemFreeAsync(a, NULL));
 	OK(cuMemAlloc_v2(&a, 700 * MIB));
 
-	props.location.type = CU_LOCATION_HOST;
+	props.location.type = 5; /* invisible */
 	EQUAL(cuMemPoolCreate(&mine, &props), 801);
+	/* A pool of host memory takes none of the device. */
+	long long before = free_now();
+	props.location.type = CU_LOCATION_HOST;
+	props.max_size = 0;
+	OK(cuMemPoolCreate(&mine, &props));
+	OK(cuMemAllocFromPoolAsync(&a, 20 * MIB, mine, NULL));
+	EQUAL(before - free_now(), 0);
+	OK(cuMemFree_v2(a));
 }
 
 static void virtual_memory(void)

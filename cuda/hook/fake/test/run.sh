@@ -18,7 +18,7 @@ lib="-fPIC -shared -fvisibility=hidden"
 
 cd "$fake"
 $cc $flags $lib -Wl,-soname,libcuda.so.1 -Wl,--version-script=cuda.map -o "$out/libcuda.so.1" \
-	driver.c context.c memory.c host.c stream.c pool.c vmm.c entry.c names.c heap.c sim.c -lpthread -ldl
+	$(ls ./*.c | grep -v nvml.c) -lpthread -ldl
 $cc $flags $lib -Wl,-soname,libnvidia-ml.so.1 -Wl,--version-script=nvml.map -o "$out/libnvidia-ml.so.1" \
 	nvml.c sim.c -lpthread -ldl
 
