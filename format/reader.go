@@ -224,6 +224,9 @@ func (p *Part) LoadDefs(into *Defs) error {
 	)
 }
 
+// EachFrame calls see for every frame of the part's, and loads nothing.
+func (p *Part) EachFrame(see func(Frame)) error { return loadTable(p, framesTable, see) }
+
 func loadTable[T any](p *Part, t *table, put func(T)) error {
 	r, err := p.open(t)
 	if err != nil {

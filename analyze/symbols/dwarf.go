@@ -23,9 +23,12 @@ type call struct {
 	line   int32
 }
 
-// maxWork bounds what one file's DWARF may make of us: entries, rows of line
-// tables and ranges looked at. libtorch_cpu.so of PyTorch with -g has 3e8.
-const maxWork = 2_000_000_000
+// mostWork bounds what a file's DWARF may make of us, in entries, rows of line
+// tables and ranges looked at: each takes a byte at least, and is looked at for the
+// addresses in it; ranges may be shared.
+func mostWork(size uint64, addrs int) int64 {
+	return 1_000_000 + 16*int64(size) + 4*maxInlined*int64(addrs)
+}
 
 // A lookup reads DWARF for addresses.
 type lookup struct {
@@ -37,6 +40,7 @@ type lookup struct {
 	names map[dwarf.Offset]string
 	by    *dwarf.Reader // for names
 	work  int64
+	most  int64 // see mostWork
 }
 
 // places finds of each address, which are sorted, the functions that it lies in,
@@ -48,7 +52,7 @@ func (g *image) places(b *budget, addrs []uint64) (out [][]place, err error) {
 			out, err = nil, fmt.Errorf("read the debug information of %s: %v", g.path, p)
 		}
 	}()
-	l := &lookup{b: b, addrs: addrs, calls: make([][]call, len(addrs)), lines: make([]place, len(addrs)), names: map[dwarf.Offset]string{}}
+	l := &lookup{b: b, addrs: addrs, calls: make([][]call, len(addrs)), lines: make([]place, len(addrs)), names: map[dwarf.Offset]string{}, most: mostWork(g.debugSize(), len(addrs))}
 	if l.data, err = g.dwarf(b); err == nil {
 		l.by = l.data.Reader()
 		err = l.units()
@@ -105,7 +109,7 @@ func (g *image) dwarf(b *budget) (*dwarf.Data, error) {
 // did counts work.
 func (l *lookup) did(n int) error {
 	before := l.work >> 12
-	if l.work += int64(n); l.work > maxWork {
+	if l.work += int64(n); l.work > l.most {
 		return errors.New("it is more than any program has")
 	}
 	if l.work>>12 != before {
@@ -141,6 +145,7 @@ func (l *lookup) units() error {
 	r := l.data.Reader()
 	var files []*dwarf.LineFile
 	var in []frameOf
+	last := int64(-1)
 	for {
 		e, err := r.Next()
 		if err != nil {
@@ -152,12 +157,16 @@ func (l *lookup) units() error {
 		if err := l.did(1); err != nil {
 			return err
 		}
-		if e.Tag == 0 {
+		if e.Tag == 0 { // the end of what an entry has below it
 			if len(in) > 0 {
 				in = in[:len(in)-1]
 			}
 			continue
 		}
+		if int64(e.Offset) <= last { // by what it says of its siblings
+			return fmt.Errorf("the entry at %#x leads back to %#x", last, e.Offset)
+		}
+		last = int64(e.Offset)
 		var at frameOf
 		if len(in) > 0 {
 			at = in[len(in)-1]

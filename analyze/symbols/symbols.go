@@ -76,13 +76,11 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 	if t.Alone() {
 		return nil, fmt.Errorf("symbolize %s: it is one part of a trace; name the trace", path)
 	}
-	defs := format.NewDefs()
-	for _, p := range t.Parts() {
-		if err := p.LoadDefs(defs); err != nil {
-			return nil, fmt.Errorf("symbolize %s: %w", path, err)
-		}
-	}
 	b := &budget{ctx, opt.Stop}
+	defs, err := load(b, t)
+	if err != nil {
+		return nil, fmt.Errorf("symbolize %s: %w", path, err)
+	}
 	find := &finder{search: opt.Search, debug: opt.Debug}
 	r := &Report{Modules: []*Module{}}
 	stacks, inlined := done(defs)
@@ -120,6 +118,26 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 		return r, nil
 	}
 	return r, format.Restate(ctx, path, out, x.out)
+}
+
+// load has the definitions of all parts; none where no frame is native: a long
+// recording has many, and most have no such frame.
+func load(b *budget, t *format.Trace) (*format.Defs, error) {
+	defs, native := format.NewDefs(), false
+	for _, p := range t.Parts() {
+		if err := p.EachFrame(func(f format.Frame) { native = native || f.Kind == format.FrameNative }); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range t.Parts() {
+		if err := b.ctx.Err(); err != nil || !native {
+			return defs, err
+		}
+		if err := p.LoadDefs(defs); err != nil {
+			return nil, err
+		}
+	}
+	return defs, nil
 }
 
 // worse reports whether a frame says more already: a line that was found where
