@@ -18,7 +18,7 @@ func hookThreads(s *suite) error {
 	for turn := range 2 { // 1 N 1 N
 		_ = turn
 		for _, n := range counts {
-			if err := s.recorded(nil, filepath.Join(s.tools, "hookbench"), strconv.Itoa(n), strconv.Itoa(s.rounds(10))); err != nil {
+			if err := s.recorded([]string{"--stacks", "none"}, filepath.Join(s.tools, "hookbench"), strconv.Itoa(n), strconv.Itoa(s.rounds(10))); err != nil {
 				return err
 			}
 		}
@@ -26,15 +26,38 @@ func hookThreads(s *suite) error {
 	return nil
 }
 
-// hookStacks is an event with a Python stack of 40 frames, against a walk that
-// reads each frame's code and instruction and does nothing with them.
+// hookStacks is an event with a stack: of Python, against a walk that reads each
+// frame's code and instruction and does nothing with them; and of native frames,
+// against glibc's backtrace. What none, python, native and both cost on the same
+// frames is asked of the first Python, how each version is read of them all.
 func hookStacks(s *suite) error {
-	for _, p := range s.pythons() {
-		for _, frames := range []int{5, 40} {
-			err := s.recorded(nil, p[1], filepath.Join(s.scripts, "stack.py"), filepath.Join(s.tools, "libburst.so"), strconv.Itoa(frames), strconv.Itoa(s.rounds(10)))
+	for i, p := range s.pythons() {
+		python := func(stacks string, frames, rounds int) error {
+			err := s.recorded([]string{"--stacks", stacks}, p[1], filepath.Join(s.scripts, "stack.py"), filepath.Join(s.tools, "libburst.so"), stacks, strconv.Itoa(frames), strconv.Itoa(rounds))
 			if err != nil {
 				return fmt.Errorf("python %s: %w", p[0], err)
 			}
+			return nil
+		}
+		for _, frames := range []int{5, 40} {
+			if err := python("python", frames, s.rounds(10)); err != nil {
+				return err
+			}
+		}
+		for _, stacks := range []string{"none", "python", "native", "both"} {
+			for _, frames := range []int{10, 30, 40} {
+				if i > 0 || stacks == "python" && frames == 40 {
+					continue
+				}
+				if err := python(stacks, frames, s.rounds(5)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, frames := range []int{10, 30, 40} {
+		if err := s.recorded([]string{"--stacks", "native"}, filepath.Join(s.tools, "nativebench"), strconv.Itoa(frames), strconv.Itoa(s.rounds(5))); err != nil {
+			return err
 		}
 	}
 	return nil

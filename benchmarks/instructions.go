@@ -50,7 +50,7 @@ func instructions(s *suite) error {
 // count is the instructions of count.c with n events, the program's start included.
 func (s *suite) count(who string, n int) (int64, error) {
 	log := s.fresh("valgrind.log")
-	err := s.recorded([]string{"--on-full", "wait", "--lane-size", "16MiB", "--sample-interval", "0"},
+	err := s.recorded([]string{"--stacks", "none", "--on-full", "wait", "--lane-size", "16MiB", "--sample-interval", "0"},
 		"valgrind", "--tool=cachegrind", "--cache-sim=no", "--branch-sim=no", "--cachegrind-out-file=/dev/null", "--log-file="+log,
 		filepath.Join(s.tools, "count"), who, strconv.Itoa(n))
 	if err != nil {

@@ -37,7 +37,7 @@ var tables = []table{
 	{"step", "a training step of a transformer of 12 layers (wall time)", gpu, torchStep},
 	{"hook", "one event without a stack, 1 and N threads (CPU time)", here | host, hookThreads},
 	{"instructions", "one event without a stack, of 1 and of 10 million (instructions)", here, instructions},
-	{"stacks", "one event with a Python stack (CPU time)", here | host, hookStacks},
+	{"stacks", "one event with a stack: Python's, native, both (CPU time)", here | host, hookStacks},
 	{"cupy", "a malloc and its free in CuPy's pool (CPU time)", gpu, cupyEvents},
 	{"record", "from lanes to the disk (the recorder's CPU time an event)", here | host, record},
 	{"birth", "a thread's first event (wall time)", here | host, birth},

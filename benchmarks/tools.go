@@ -56,6 +56,7 @@ var programs = [][]string{
 	{"libc10.so", "-shared", "-Wl,-soname=libc10.so", "libc10.c"},
 	{"libburst.so", "-shared", "-Wl,-soname=libburst.so", "burst.c", "-l:libc10.so", "-ldl"},
 	{"hookbench", "threads.c", "-l:libburst.so", "-l:libc10.so", "-pthread"},
+	{"nativebench", "native.c", "-l:libburst.so", "-l:libc10.so"},
 	{"count", "count.c", "-l:libburst.so", "-l:libc10.so"},
 	{"birthbench", "birth.c", "-l:libburst.so", "-l:libc10.so", "-pthread"},
 	{"nvmlloop", "nvmlloop.c", "-ldl"},

@@ -2,6 +2,7 @@
 #include "burst.h"
 
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +145,13 @@ void burst_walk(unsigned events)
 	walked += sum;
 }
 
+void burst_backtrace(unsigned events)
+{
+	static void *frames[256];
+	for (unsigned i = 0; i < events; i++)
+		walked += (uint64_t)backtrace(frames, 256);
+}
+
 /* ---- rounds ------------------------------------------------------------------- */
 
 double burst_time(burst_fn *f, unsigned events)
@@ -165,7 +173,7 @@ void burst_rounds(const char *name, const char *who, int rounds, int turns, int 
 		char letter;
 		const char *name;
 		burst_fn *run;
-	} all[] = {{'g', "gpurec", burst_gpurec}, {'n', "none", burst_none}, {'s', "store", burst_store}, {'r', "shared", burst_shared}, {'w', "walk", burst_walk}};
+	} all[] = {{'g', "gpurec", burst_gpurec}, {'n', "none", burst_none}, {'s', "store", burst_store}, {'r', "shared", burst_shared}, {'w', "walk", burst_walk}, {'b', "backtrace", burst_backtrace}};
 	enum { ALL = sizeof all / sizeof all[0], TURNS = 64 };
 	double ns[ALL][TURNS];
 	if (turns > TURNS)

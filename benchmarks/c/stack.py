@@ -1,6 +1,8 @@
-"""What an event costs with a Python stack of so many frames.
+"""What an event costs on so many Python frames.
 
-    python3 stack.py LIBBENCH FRAMES ROUNDS
+    python3 stack.py LIBBENCH STACKS FRAMES ROUNDS
+
+STACKS is what gpurec records of them: none, python, native or both.
 
 The contenders are C functions (burst.c), called with the interpreter's lock
 held, as PyTorch's allocator is, from the innermost of FRAMES frames.
@@ -18,9 +20,9 @@ def deeper(frames, call):
 
 def main():
     lib = ctypes.PyDLL(sys.argv[1])
-    frames, rounds = int(sys.argv[2]), int(sys.argv[3])
-    who = b"gns" + (b"w" if lib.burst_can_walk() else b"")
-    name = b"HookEvent/stack=python/version=%d.%d/frames=%d" % (sys.version_info[:2] + (frames,))
+    stacks, frames, rounds = sys.argv[2].encode(), int(sys.argv[3]), int(sys.argv[4])
+    who = b"gns" + (b"w" if stacks == b"python" and lib.burst_can_walk() else b"") + (b"b" if stacks in (b"native", b"both") else b"")
+    name = b"HookEvent/stack=%s/version=%d.%d/frames=%d" % ((stacks,) + sys.version_info[:2] + (frames,))
     # The module, main and the lambda are frames too.
     deeper(frames - 3, lambda: lib.burst_rounds(name, who, rounds, 12, 20000))
 
