@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurec/gpurec/cuda"
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -278,5 +279,40 @@ func until(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("a minute is over, and not yet: %s", what)
 		}
+	}
+}
+
+// TestDiesOutOfMemory: a program that ends because memory ran out does so with
+// its own words and its own status (F5).
+func TestDiesOutOfMemory(t *testing.T) {
+	simulator, err := cuda.Simulator("", func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger := program(t, "ledger")
+	run := func(recorded bool) (status int, stdout, stderr string) {
+		dir := t.TempDir()
+		args := []string{ledger, "--log", dir + "/log", "--threads", "1", "--calls", "400", "--ms", "100000", "--pause", "0", "--status", "5"}
+		c := exec.Command(args[0], args[1:]...)
+		if recorded {
+			c = gpurec(t, dir, append([]string{"run", "--simulate-gpu=1", "-o", "t.gpurec", "--"}, args...)...)
+		} else {
+			c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+simulator, "GPUREC_SIM_DEVICES=1")
+		}
+		c.Env = append(c.Env, "GPUREC_SIM_MEMORY=8MiB", "GPUREC_SIM_CONTEXT_BYTES=6MiB")
+		var out, errs bytes.Buffer
+		c.Stdout, c.Stderr = &out, &errs
+		status = does(t, c)
+		if recorded {
+			if tr := read(t, dir+"/t.gpurec"); tr.kinds[format.AllocFailed] == 0 || *tr.meta.Status != status {
+				t.Errorf("%d failures, status %d in the trace", tr.kinds[format.AllocFailed], *tr.meta.Status)
+			}
+		}
+		return status, out.String(), errs.String()
+	}
+	status1, out1, errs1 := run(false)
+	status2, out2, errs2 := run(true)
+	if status1 != 1 || status2 != status1 || out2 != out1 || errs2 != errs1 || !strings.Contains(errs1, "the driver answered 2") {
+		t.Errorf("without: %d %q %q\nwith:    %d %q %q", status1, out1, errs1, status2, out2, errs2)
 	}
 }
