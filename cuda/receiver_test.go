@@ -23,12 +23,13 @@ import (
 // A receiver stands where the recorder stands: it takes lanes from its socket
 // and keeps every record. It knows nothing of order or meaning.
 type receiver struct {
-	t      *testing.T
-	path   string
-	fd     int
-	wait   atomic.Bool  // lets full lanes wait, a second each second
-	paused atomic.Bool  // reads no lane: they fill up
-	pause  atomic.Int64 // the longest time between two rounds, ns: on a starved machine a writer must take it for dead
+	t       *testing.T
+	path    string
+	fd      int
+	wait    atomic.Bool  // lets full lanes wait, a second each second
+	paused  atomic.Bool  // reads no lane: they fill up
+	answers atomic.Bool  // gives who asks State 1 and Max 1, 2, 3
+	pause   atomic.Int64 // the longest time between two rounds, ns: on a starved machine a writer must take it for dead
 
 	mu    sync.Mutex
 	lanes []*lane
@@ -105,6 +106,9 @@ func (r *receiver) loop() {
 				r.mu.Lock()
 				for rec, rest := ring.Next(b); rec != nil; rec, rest = ring.Next(rest) {
 					l.records = append(l.records, rec)
+					if asks := rec.Kind() == format.WireAsk || ring.ShapeOf(rec.Kind()) == ring.ShapeScope && rec.Scope().Asks != 0; asks && r.answers.Load() {
+						l.c.Answer(&format.WireAnswer{Asked: rec.Head().Time, Known: 7, State: format.AnswerPool, Max: [3]int64{1, 2, 3}})
+					}
 				}
 				r.mu.Unlock()
 			}
@@ -136,6 +140,9 @@ func (r *receiver) accept() bool {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&hello)), unsafe.Sizeof(hello))
 	oob := make([]byte, 64)
 	n, oobn, _, _, err := syscall.Recvmsg(fd, b, oob, syscall.MSG_CMSG_CLOEXEC)
+	if err == nil && n == 8 && hello.Magic == format.AskMagic {
+		return true
+	}
 	if err != nil || n != len(b) {
 		r.t.Errorf("hello of %d bytes: %v", n, err)
 		return true
@@ -157,9 +164,11 @@ func (r *receiver) accept() bool {
 	}
 	r.mu.Lock()
 	for _, c := range all {
+		onFull := uint32(0)
 		if r.wait.Load() {
-			c.Attend(1, 1e9)
+			onFull = 1
 		}
+		c.Attend(onFull, 1e9)
 		r.lanes = append(r.lanes, &lane{hello: hello, c: c})
 	}
 	r.mu.Unlock()
@@ -212,7 +221,7 @@ func (l *lane) missing() (n uint64) {
 	for _, r := range l.records {
 		n += uint64(r.Head().Seq - next)
 		next = r.Head().Seq
-		if !r.Definition() {
+		if !r.Definition() && r.Kind() != format.WireAsk {
 			next++
 		}
 	}

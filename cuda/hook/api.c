@@ -81,12 +81,6 @@ EXPORT void gpurec_scope_report(uint64_t id, const char *subcontext)
 }
 
 /*
- * The time of the recorder's last look when a thread waited for it in vain. While
- * it has not looked since, nobody waits again: it is dead or stopped.
- */
-static uint64_t in_vain;
-
-/*
  * Waits for the answer to the question of a time, at most GPUREC_ANSWER_WAIT. The
  * thread is outside the hook meanwhile, so that a signal's handler may make events;
  * it may fork, too, and a child that returns here has lost the lane.
@@ -94,8 +88,9 @@ static uint64_t in_vain;
 static int wait_for_answer(struct thread *t, gpurec_lane *lane, uint64_t asked, gpurec_measures *m)
 {
 	uint64_t *answered = &lane->answer.asked;
+	uint32_t generation = gpurec_tls.generation; /* a child's own block may lie where its parent's did */
 	for (;;) {
-		if (!gpurec_still(t))
+		if (!gpurec_still(t) || gpurec_tls.generation != generation)
 			return GPUREC_NO_RECORDER;
 		uint64_t latest = __atomic_load_n(answered, __ATOMIC_ACQUIRE); /* pairs with the store in Consumer.Answer */
 		if (latest >= asked) {
@@ -110,11 +105,11 @@ static int wait_for_answer(struct thread *t, gpurec_lane *lane, uint64_t asked, 
 			return GPUREC_NO_RECORDER;
 		if (now >= asked + GPUREC_ANSWER_WAIT) {
 			if (beat < asked)
-				__atomic_store_n(&in_vain, beat, __ATOMIC_RELAXED);
+				t->in_vain = beat + 1;
 			return GPUREC_TOO_LATE;
 		}
-		if (beat != 0 && beat == __atomic_load_n(&in_vain, __ATOMIC_RELAXED))
-			return GPUREC_TOO_LATE;
+		if (beat + 1 == t->in_vain)
+			return GPUREC_TOO_LATE; /* it has not looked since: it is stopped */
 		uint64_t left = asked + GPUREC_ANSWER_WAIT - now;
 		struct timespec limit = {(time_t)(left / 1000000000), (long)(left % 1000000000)};
 		syscall(SYS_futex, answered, 0 /* FUTEX_WAIT, of its lower half */, (uint32_t)latest, &limit, NULL, 0);

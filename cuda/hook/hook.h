@@ -122,6 +122,7 @@ struct thread {
 	uint64_t retry; /* no birth before this time */
 	uint64_t wait_from, waited; /* the present second of waiting */
 	uint64_t held;              /* ns waited in all */
+	uint64_t in_vain; /* one more than the recorder's heartbeat when an answer did not come; 0: they all came */
 	uint32_t tid;
 	bool begun; /* its ThreadBegin is in the lane */
 	unsigned slot;

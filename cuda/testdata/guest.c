@@ -19,7 +19,7 @@
 /* The hook is preloaded, not linked: its functions are looked up as a program
  * that can do without them does it. */
 #define PUBLIC(X) \
-	X(active) X(scope_begin) X(scope_end) X(scope_reset) X(scope_report) X(mark) X(pool_alloc) X(pool_free) X(pool_enter) X(pool_leave)
+	X(active) X(scope_begin) X(scope_begin_on) X(scope_ask) X(scope_end) X(scope_reset) X(scope_report) X(mark) X(pool_alloc) X(pool_free) X(pool_enter) X(pool_leave)
 #define POINTER(name) static __typeof__(gpurec_##name) *name##_;
 PUBLIC(POINTER)
 
@@ -362,9 +362,70 @@ static void api(void)
 	mark_(NULL);
 }
 
+/* ---- questions: the receiver answers them, or does not even read ------------------------- */
+
+static int asked(uint64_t id, int how, const char *sub, gpurec_measures *m)
+{
+	int before = descriptors();
+	errno = 4711;
+	int outcome = scope_ask_(id, how, sub, m);
+	CHECK(errno == 4711 && descriptors() == before);
+	return outcome;
+}
+
+static void ask(void)
+{
+	gpurec_measures m;
+	uint64_t id = scope_begin_on_(NULL, NULL, 0);
+	CHECK(asked(id, GPUREC_ASK_ONLY, NULL, &m) == GPUREC_ANSWERED && m.max[0] == 1 && m.max[1] == 2 && m.max[2] == 3 && m.known == 7);
+	pair();
+	CHECK(asked(id, GPUREC_ASK_REPORT, "sub", &m) == GPUREC_ANSWERED);
+	CHECK(asked(id, GPUREC_ASK_ONLY, NULL, &m) == GPUREC_ANSWERED);
+	CHECK(asked(id, GPUREC_ASK_END, NULL, &m) == GPUREC_ANSWERED);
+	CHECK(asked(0, GPUREC_ASK_ONLY, NULL, &m) == GPUREC_NOT_RECORDED);
+	CHECK(asked(id, 3, NULL, &m) == GPUREC_UNKNOWN_SCOPE);
+}
+
+static uint64_t handled;
+static volatile pid_t child = -1;
+
+/* While this thread waits: events and a question of its own, and a child that
+ * returns into the wait. */
+static void while_waiting(int signal)
+{
+	gpurec_measures m;
+	(void)signal;
+	pair();
+	handled = (uint64_t)scope_ask_(scope_begin_("h", NULL), GPUREC_ASK_ONLY, NULL, &m);
+	child = fork();
+	if (child == 0)
+		mark_("child"); /* its first event gives its parent's lanes back */
+}
+
+static void ask_in_vain(void)
+{
+	gpurec_measures m;
+	uint64_t id = scope_begin_("a", NULL);
+	struct sigaction act = {.sa_handler = while_waiting};
+	CHECK(sigaction(SIGALRM, &act, NULL) == 0);
+	ualarm(20000, 0);
+	int outcome = asked(id, GPUREC_ASK_ONLY, NULL, &m), status;
+	if (child == 0)
+		_exit(outcome == GPUREC_NO_RECORDER ? 0 : 1);
+	CHECK(child > 0 && outcome == GPUREC_TOO_LATE && handled == GPUREC_TOO_LATE);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	struct rusage before, after;
+	CHECK(getrusage(RUSAGE_THREAD, &before) == 0);
+	for (int i = 0; i < 100; i++) /* nobody has looked since: not waited for again */
+		CHECK(asked(id, GPUREC_ASK_ONLY, NULL, &m) == GPUREC_TOO_LATE);
+	CHECK(getrusage(RUSAGE_THREAD, &after) == 0 && after.ru_nvcsw - before.ru_nvcsw < 50);
+}
+
 static void inert(void)
 {
+	gpurec_measures m;
 	CHECK(active_() == 0 && scope_begin_("a", NULL) == 0);
+	CHECK(asked(1, GPUREC_ASK_ONLY, NULL, &m) == GPUREC_NOT_RECORDED);
 	mark_("x");
 	pair();
 }
@@ -480,7 +541,7 @@ int main(int argc, char **argv)
 	} all[] = {
 		{"start", start}, {"pair", pair}, {"errno", errno_kept}, {"descriptors", no_descriptor_stays}, {"file-limit", file_limit},
 		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd}, {"file-limit-of-one", file_limit_of_one}, {"dawn", dawn}, {"stay", stay}, {"laps", laps},
-		{"forks", forks}, {"forks-of-a-crowd", forks_of_a_crowd}, {"full", full}, {"api", api}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
+		{"forks", forks}, {"forks-of-a-crowd", forks_of_a_crowd}, {"full", full}, {"api", api}, {"ask", ask}, {"ask-in-vain", ask_in_vain}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
 		{"locations", locations}, {"contexts", contexts}, {"by-proc", by_proc}, {"never-returns", never_returns}, {"twice", twice},
 	};
 #define LOOK_UP(name) name##_ = (__typeof__(name##_))sym(RTLD_DEFAULT, "gpurec_" #name);
