@@ -90,6 +90,9 @@ func judge(f *format.Frame) (is frameIs) {
 			is |= isOuter
 		}
 	}
+	if strings.Contains(f.File, "/include/c++/") { // what std::thread calls, inlined: its names are of every kind
+		is |= isOuter
+	}
 	return is
 }
 
@@ -120,7 +123,8 @@ func bounds(kinds []frameIs, outer frameIs) (lead, from, to int) {
 	}
 	from, to = lead, len(kinds)
 	for i := lead; i < to && i < lead+mostOuter; i++ {
-		if kinds[i]&isLauncher != 0 || kinds[i]&outer != 0 && from == i {
+		start := i == lead && kinds[i]&(isNative|isNamed) == isNative && i+1 < to && kinds[i+1]&isOuter != 0 // _start, without symbols
+		if kinds[i]&isLauncher != 0 || start || kinds[i]&outer != 0 && from == i {
 			from = i + 1
 		}
 	}

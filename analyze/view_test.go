@@ -73,7 +73,8 @@ var (
 	program  = []string{"n /home/me/sim|_start", "n /lib/libc.so.6+0x29d90", "n /lib/libc.so.6|__libc_start_call_main", "n /home/me/sim|/home/me/sim.cu:40:main", "n /home/me/sim|/usr/include/vector:9:std::vector<int>::push_back",
 		"n /home/me/sim|cudaMalloc"}
 	thread   = []string{"n /lib/libc.so.6|clone3", "n /lib/libc.so.6|start_thread", "n /lib/libstdc++.so.6|execute_native_thread_routine", "n /p|std::thread::_State_impl<int>::_M_run()", "n /p|p.cc:4:worker"}
-	stripped = []string{"n /lib/libc.so.6+0x29d90", "n /lib/libc.so.6+0x29e40", "n /opt/app/server+0x1139"}
+	inlined  = []string{"n /lib/libc.so.6|start_thread", "n /lib/libstdc++.so.6+0xd44", "n /p|/usr/include/c++/12/bits/std_thread.h:259:operator()", "n /p|p.cc:9:operator()"}
+	stripped = []string{"n /opt/app/server+0x1040", "n /lib/libc.so.6+0x29d90", "n /lib/libc.so.6+0x29e40", "n /opt/app/server+0x1139"}
 	started  = []string{"n /lib/libc.so.6|__libc_start_main", "n /lib/libc.so.6+0x1"}
 	rust     = []string{"n /r|_start", "n /r|main", "n /r|std::rt::lang_start::h1", "n /r|std::panicking::try", "n /r|std::sys::backtrace::__rust_begin_short_backtrace", "n /r|core::ops::function::FnOnce::call_once", "n /r|src/main.rs:3:r::main"}
 	golang   = []string{"g /usr/local/go/src/runtime/asm_amd64.s:1700:runtime.goexit", "g /usr/local/go/src/runtime/proc.go:283:runtime.main", "g /home/me/job/main.go:12:main.main"}
@@ -104,6 +105,7 @@ func TestView(t *testing.T) {
 		{"a thread alone", autograd[:1], View{Stacks: Python}, "[thread pt_autograd_0]", false, false},
 		{"C++", program, View{Stacks: Auto}, "/home/me/sim.cu:40:main; /usr/include/vector:9:std::vector<int>::push_back; sim:cudaMalloc", true, true},
 		{"C++ thread", thread, View{Stacks: Auto}, "p.cc:4:worker", true, true},
+		{"C++ thread, inlined", inlined, View{Stacks: Auto}, "p.cc:9:operator()", true, true},
 		{"no symbols", stripped, View{Stacks: Auto}, "server+0x1139", false, false},
 		{"never all", started, View{Stacks: Auto}, "libc.so.6+0x1", false, false},
 		{"Rust", rust, View{Stacks: Auto}, "src/main.rs:3:r::main", true, true},
