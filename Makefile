@@ -115,8 +115,10 @@ torture: build
 test-torture: build
 	$(GO) run ./cmd/internal/torture -rounds 20 -seed $(SEED)
 
-# Every fuzz target that there is, one after the other.
+# Every fuzz target that there is, one after the other. Where there is a file
+# system in memory their files are there: most of them write some.
 FUZZTIME ?= 1m
+fuzz: export TMPDIR := $(if $(wildcard /dev/shm/.),/dev/shm,$(TMPDIR))
 fuzz: hook
 	@git ls-files -co --exclude-standard '*_test.go' | xargs grep -H '^func Fuzz' | sed 's/:func \(Fuzz[A-Za-z0-9_]*\).*/ \1/' | sort | while read file name; do \
 		echo "== $$(dirname $$file) $$name"; \

@@ -23,6 +23,11 @@ func FuzzPart(f *testing.F) {
 		f.Add(uint8(i), b[:len(t.shape().head)+200])
 	}
 	f.Add(uint8(6), []byte("ARROW1\x00\x00"))
+	enc, err := newEncoder()
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer enc.Close()
 	f.Fuzz(func(t *testing.T, which uint8, content []byte) {
 		tab := tableOrder[int(which)%len(tableOrder)]
 		dir := t.TempDir()
@@ -35,11 +40,6 @@ func FuzzPart(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer r.close()
-		enc, err := newEncoder()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer enc.Close()
 		again := filepath.Join(dir, "again.arrow")
 		w, err := createTable(osDisk{}, again, tab, enc)
 		if err != nil {

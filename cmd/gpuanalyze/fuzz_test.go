@@ -38,8 +38,8 @@ func FuzzAnswers(f *testing.F) {
 		}
 		f.Add(string(b), uint8(some*i))
 	}
-	f.Add("gpurec 1\nmeta start=2026-01-01T00:00:00Z\nprocess 1 pid=7 command=\"</script><img src=x onerror=alert(1)>\"\nname 1 \"</script><script>alert(1)</script>\"\ndevice 0 uuid=GPU-1 total=9223372036854775807\n" +
-		"1 ScopeBegin process=1 thread=1 scope=1 name=1\n2 Alloc process=1 thread=1 api=cuMemAlloc_v2 layer=driver class=device device=0 address=0xfffffffffffffff0 size=9223372036854775807\n" +
+	f.Add("gpurec 1\nmeta start=2026-01-01T00:00:00Z\nprocess 1 pid=7 command=\"</script><img src=x onerror=alert(1)>\"\nname 1 \"</script><script>alert(1)</script>\"\ndevice 0 uuid=GPU-1 total=9223372036854775807\n"+
+		"1 ScopeBegin process=1 thread=1 scope=1 name=1\n2 Alloc process=1 thread=1 api=cuMemAlloc_v2 layer=driver class=device device=0 address=0xfffffffffffffff0 size=9223372036854775807\n"+
 		"3 Alloc process=1 thread=1 api=torch layer=pool class=device device=0 address=1 size=9223372036854775807\nsample 4 device=0 used=9223372036854775807 total=1 free=-1\n", uint8(slices.IndexFunc(answers, func(a []string) bool { return a[0] == "report" })))
 	f.Fuzz(func(t *testing.T, text string, from uint8) {
 		dir := t.TempDir()
