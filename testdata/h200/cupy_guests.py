@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 
 COUNTS = "GUEST_COUNTS"  # a file to which each process adds a line: its pid, and how often it took memory
-CUPY = "GUEST_CUPY"  # a directory to find cupy in, for an interpreter that PYTHONPATH does not reach
+CUPY = "GUEST_CUPY"  # a directory to find cupy in, for an interpreter that neither PYTHONPATH nor site reaches
 
 SITE = """
 import importlib.abc, sys
@@ -176,9 +177,10 @@ def interrupted():
 
     def work():
         times = 0
-        while not stop.is_set():
+        while times < 1000 and not stop.is_set():
             pool.malloc(1000)
             times += 1
+        stop.wait()
         counted(times)
 
     t = threading.Thread(target=work)
@@ -300,7 +302,8 @@ def main(arguments):
     if not arguments or arguments[0] not in PROGRAMS:
         return "usage: cupy_guests.py --compare DIRECTORY | " + " | ".join(PROGRAMS)
     if os.environ.get(CUPY):
-        sys.path.insert(1, os.environ[CUPY])
+        sys.path.append(os.environ[CUPY])
+    warnings.simplefilter("ignore", DeprecationWarning)  # of fork beside CUDA's threads: it names the pid
     PROGRAMS[arguments[0]](*arguments[1:])
     return 0
 

@@ -17,6 +17,8 @@ mkdir "$OUT/hooks"
 PATH=$PWD/bin:$PATH
 P=$PWD/testdata/h200
 export PYTHONDONTWRITEBYTECODE=1
+# For python -S, which does not find an environment's packages.
+export GUEST_CUPY=${GUEST_CUPY:-$(python3 -c 'import cupy, os; print(os.path.dirname(os.path.dirname(cupy.__file__)))')}
 cd "$OUT/hooks"
 
 table() {
