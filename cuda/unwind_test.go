@@ -3,6 +3,7 @@ package cuda
 import (
 	"encoding/hex"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 // each native one as PATH:ADDRESS in its file.
 type nativeStack struct {
 	frames  []string
+	at      []uint64 // in memory, of a caller its call's last byte
 	dropped uint32
 }
 
@@ -27,6 +29,7 @@ func nativeStacks(t *testing.T, lanes []*lane) (stacks map[string][]nativeStack,
 	t.Helper()
 	stacks, builds = map[string][]nativeStack{}, map[string]string{}
 	for _, l := range lanes {
+		biases := map[uint32]uint64{}
 		modules, codes, known := map[uint32]string{}, map[uint64]string{}, map[uint64]nativeStack{}
 		for _, r := range l.records {
 			switch r.Kind() {
@@ -35,7 +38,7 @@ func nativeStacks(t *testing.T, lanes []*lane) (stacks map[string][]nativeStack,
 				if name, ok := modules[d.Number]; ok && name != string(path) {
 					t.Errorf("module %d is %s and %s", d.Number, name, path)
 				}
-				modules[d.Number] = string(path)
+				modules[d.Number], biases[d.Number] = string(path), d.Bias
 				builds[string(path)] = hex.EncodeToString(id)
 			case format.WireCode:
 				d, file, name, _ := r.Code()
@@ -55,6 +58,7 @@ func nativeStacks(t *testing.T, lanes []*lane) (stacks map[string][]nativeStack,
 						t.Errorf("a stack came before what its frame %#x is of", f.Code)
 					}
 					s.frames = append(s.frames, text)
+					s.at = append(s.at, f.Code+biases[uint32(f.Instruction)])
 				}
 				known[d.Hash] = s
 			case format.Alloc:
@@ -117,6 +121,7 @@ func TestNativeStacks(t *testing.T) {
 		{"coroutine", nil, []string{"coroutine"}, 5},
 		{"dlclose", nil, []string{"closing", one}, 1100},
 		{"twins", nil, []string{"twins", one, two}, 10},
+		{"copies forbidden", nil, []string{"forbid", "random", "100", "signals", "coroutine", "closing", one}, 100 + 8 + 5 + 1100},
 		{"forks", nil, []string{"random", "20", "forks", "random", "20"}, 60},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -177,6 +182,20 @@ func TestNativeStacksCut(t *testing.T) {
 			t.Errorf("%d frames, %d left out", len(s.frames), s.dropped)
 		}
 	})
+	for _, how := range []string{"pointer", "file", "blind"} {
+		t.Run("made code, "+how, func(t *testing.T) {
+			s := run(0, "made", how)[0]
+			from := slices.IndexFunc(s.frames, func(f string) bool { return strings.HasPrefix(f, "[anon]:") })
+			if from != 2 || !strings.HasPrefix(s.frames[1], program1+":") {
+				t.Fatalf("%q", s.frames)
+			}
+			whole := s.dropped == 0 && len(s.frames) >= 7 && strings.HasPrefix(s.frames[3], program1+":") && strings.HasPrefix(s.frames[len(s.frames)-1], program1+":")
+			cut := s.dropped > 0 && len(s.frames) == 3
+			if how == "blind" && !cut || how != "blind" && !whole {
+				t.Errorf("%d left out of %q", s.dropped, s.frames)
+			}
+		})
+	}
 	t.Run("no tables", func(t *testing.T) {
 		s := run(0, "bare", bare)[0]
 		if len(s.frames) != 2 || s.dropped == 0 || !strings.HasPrefix(s.frames[1], bare+":") {
@@ -232,5 +251,59 @@ func TestMergedStacks(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestNativeStacksGDB compares with what a debugger sees at the same moments.
+func TestNativeStacksGDB(t *testing.T) {
+	gdb, err := exec.LookPath("gdb")
+	if err != nil || runtime.GOARCH != "amd64" {
+		t.Skip("there is no gdb, or this is no x86-64")
+	}
+	exe := compilePlus(t, "unwind", "testdata/unwind.cpp", "-O2", "-fomit-frame-pointer")
+	// print, which prints the address in rsi, is called where the allocation is made.
+	script := `set pagination off
+set startup-with-shell off
+set breakpoint pending on
+set backtrace past-main on
+break print
+commands
+silent
+printf "ADDRESS %lu\n", $rsi
+bt
+continue
+end
+run random 30 exceptions
+`
+	path := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newReceiver(t)
+	r.wait.Store(true)
+	p := program{e: Environment{Stacks: "auto", MaxFrames: 512}, args: []string{gdb, "-nx", "-batch", "-x", path, exe}}
+	lanes, printed := p.run(t, r)
+	recorded, _ := nativeStacks(t, lanes)
+	compared := 0
+	for _, stop := range strings.Split(printed, "ADDRESS ")[1:] {
+		address, rest, _ := strings.Cut(stop, "\n")
+		var want []uint64
+		for line := range strings.Lines(rest) {
+			var n int
+			var at uint64
+			if _, err := fmt.Sscanf(line, "#%d 0x%x in ", &n, &at); err == nil && n >= 2 {
+				want = append(want, at-1)
+			}
+		}
+		if len(recorded[address]) == 0 || len(want) < 4 {
+			t.Fatalf("of %s there is nothing to compare\n%s", address, rest)
+		}
+		if s := recorded[address][0]; !slices.Equal(s.at[1:], want) {
+			t.Errorf("%x\n%q\ngdb says\n%s", s.at, s.frames, rest)
+		}
+		compared++
+	}
+	if compared != 37 {
+		t.Errorf("%d stacks compared\n%s", compared, printed)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -92,4 +94,54 @@ func TestPythonStacks(t *testing.T) {
 		t.Skip("there is no python3")
 	}
 	t.Logf("%d stacks compared, Pythons %v", compared, versions)
+}
+
+// TestStacksChoice records a program without Python as each choice says: its
+// native frames stand under its thread's name, and are named when the recording
+// ends.
+func TestStacksChoice(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("native frames are walked on x86-64 alone")
+	}
+	exe, err := filepath.EvalSymlinks(program(t, "fork"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stacks, native := range map[string]bool{"auto": true, "native": true, "both": true, "python": false, "none": false} {
+		t.Run(stacks, func(t *testing.T) {
+			dir := t.TempDir()
+			c := gpurec(t, dir, "run", "--simulate-gpu=1", "--stacks", stacks, "--symbolize", "1h", "-o", "t.gpurec", "--", exe)
+			if status := does(t, c); status != 0 {
+				t.Fatalf("status %d", status)
+			}
+			tr := read(t, dir+"/t.gpurec")
+			allocs := 0
+			for i := range tr.events {
+				e := &tr.events[i]
+				if e.Kind != format.Alloc || e.Layer != format.LayerDriver {
+					continue
+				}
+				allocs++
+				ids, _ := tr.defs.Walk(e.Stack, nil)
+				var frames []format.Frame
+				for _, id := range ids {
+					f, _ := tr.defs.Frame(id)
+					frames = append(frames, f)
+				}
+				if len(frames) == 0 || frames[0].Function != "[thread fork]" {
+					t.Fatalf("its thread is not at the root of %v", frames)
+				}
+				main := slices.IndexFunc(frames, func(f format.Frame) bool { return f.Function == "main" })
+				if native && (main < 0 || frames[main].Kind != format.FrameNative || frames[main].Module != exe || frames[main].Address == 0) {
+					t.Errorf("main is not in %v", frames)
+				}
+				if !native && len(frames) != 1 {
+					t.Errorf("there are frames: %v", frames)
+				}
+			}
+			if allocs < 2 || tr.meta.Stats.Unresolved != 0 {
+				t.Errorf("%d allocations, %d unresolved", allocs, tr.meta.Stats.Unresolved)
+			}
+		})
+	}
 }

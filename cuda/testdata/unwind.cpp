@@ -15,6 +15,10 @@
  *   twins A B   opens A, calls it, closes it, then B, which may lie at its place
  *   forks       in a child
  *   bare LIB    through a library without tables
+ *   made HOW    through code made at run time, of which only the first frames are
+ *               printed: with a frame pointer, without one (blind), in a file of
+ *               memory (file)
+ *   forbid      process_vm_readv is refused from here on
  */
 #include <algorithm>
 #include <cstdint>
@@ -29,9 +33,13 @@
 #include <atomic>
 #include <csignal>
 #include <dlfcn.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <link.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -364,6 +372,41 @@ static void closing(const char *path)
 		pthread_join(x, nullptr);
 }
 
+static NOINLINE void called_back()
+{
+	point("made", 1024);
+	sink = 13;
+}
+
+static void made(const std::string &how)
+{
+	static const unsigned char pointer[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3}; /* push rbp; mov rsp, rbp; call rdi; pop rbp; ret */
+	static const unsigned char blind[] = {0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3};         /* push rbp; xor ebp, ebp; call rdi; … */
+	int file = how == "file" ? memfd_create("made", 0) : -1;
+	if (file >= 0 && ftruncate(file, 4096) != 0)
+		exit(1);
+	void *code = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file, 0);
+	if (how == "blind")
+		memcpy(code, blind, sizeof blind);
+	else
+		memcpy(code, pointer, sizeof pointer);
+	reinterpret_cast<void (*)(void (*)())>(code)(called_back);
+	sink = 14;
+}
+
+static void forbid()
+{
+	sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* the call's number */
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	sock_fprog program = {4, code};
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		exit(1);
+}
+
 /* CUDA cannot be used in a child of a process that has used it. */
 static int pool_alloc(uint64_t *address, size_t size)
 {
@@ -420,6 +463,10 @@ int main(int argc, char **argv)
 				through(argv[i + 1 + k % 2], "twins");
 		else if (kind == "bare")
 			through(argv[++i], "bare");
+		else if (kind == "made")
+			made(argv[++i]);
+		else if (kind == "forbid")
+			forbid();
 		else if (kind == "forks") {
 			fflush(stdout);
 			pid_t child = fork();
