@@ -79,6 +79,7 @@ type measured struct {
 	open   bool            // the fold knows it; false where its begin was lost
 	curves [3]live.Measure // by Curve
 	pool   live.Measure    // used, of a process with a pool
+	lost   int64           // events of its process so far
 }
 
 // measure reads a scope from the fold.
@@ -95,5 +96,6 @@ func measure(state *live.State, id format.ScopeID) measured {
 			CurveNVML:     state.Measure(sc, live.CurveNVML),
 		},
 		pool: state.Measure(sc, live.CurvePool),
+		lost: state.Process(sc.Process).Lost,
 	}
 }

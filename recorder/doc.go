@@ -12,6 +12,7 @@
 //	accept.go     the socket, a hello and its checks        process.go  who it is
 //	order.go      lanes merged by the time at their heads
 //	intern.go     definitions to the trace's own ids        lines.go    Python's line tables
+//	answer.go     what a traced thread asks of its scopes
 //	forget.go     which of them it lets go of, when there are too many
 //	fold.go       a record to an Event, scopes, the live set, checkpoints
 //	nest.go       which scope is a thread's innermost

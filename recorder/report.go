@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -10,6 +11,7 @@ type Data struct {
 	Begin int64 // at Start or the last Reset
 	End   int64 // now, or when the scope was stopped
 	Max   int64 // the largest in between, both ends included
+	Lost  int64 // events of this program so far that are missing in these numbers
 }
 
 // Used is what the scope left behind; negative where it gave memory back.
@@ -25,7 +27,7 @@ const mb = 1 << 20
 
 // MB is fastai's arithmetic: each value is cut to whole MB (2^20 bytes, toward
 // zero) before they are subtracted, so that one byte can make a difference of 1.
-func (d Data) MB() Data { return Data{d.Begin / mb, d.End / mb, d.Max / mb} }
+func (d Data) MB() Data { return Data{d.Begin / mb, d.End / mb, d.Max / mb, d.Lost} }
 
 // String is fastai's report without a context:
 //
@@ -48,6 +50,14 @@ func field(n int64) string {
 	}
 	s = sign + s
 	return strings.Repeat(" ", max(0, 6-len(s))) + s
+}
+
+// missing is what a report says behind its context, nothing where no event is lost.
+func (d Data) missing() string {
+	if d.Lost == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" [partial: %d events are missing]", d.Lost)
 }
 
 // under is the end of a report: " (name: note)", " (name)", " (note)" or

@@ -42,7 +42,7 @@ func TestReportText(t *testing.T) {
 		{"2, 1", 1000.6, 1002.4, 1003.5, "", false, nil, "△Used Peaked MB:      2      1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d := Data{int64(tc.begin * mb), int64(tc.end * mb), int64(tc.peak * mb)}
+			d := Data{int64(tc.begin * mb), int64(tc.end * mb), int64(tc.peak * mb), 0}
 			if got := d.String() + under(tc.scope, tc.named, tc.note); got != tc.want {
 				t.Errorf("%q\nwant %q", got, tc.want)
 			}
@@ -50,6 +50,17 @@ func TestReportText(t *testing.T) {
 				t.Errorf("a negative peak: %d, %d MB", d.Peaked(), d.MB().Peaked())
 			}
 		})
+	}
+}
+
+// Numbers that lack events say so, behind the line that fastai prints.
+func TestReportOfLostEvents(t *testing.T) {
+	d := Data{Lost: 12}
+	if got, want := d.missing(), " [partial: 12 events are missing]"; got != want || d.MB().Lost != 12 {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := (Data{}).missing(); got != "" {
+		t.Errorf("%q where none is missing", got)
 	}
 }
 

@@ -237,7 +237,7 @@ func (s *Scope) report(note []string) error {
 		return err
 	}
 	s.latest = d
-	_, err = fmt.Fprintln(s.out, d.String()+under(s.name, s.named, note))
+	_, err = fmt.Fprintln(s.out, d.String()+under(s.name, s.named, note)+d.missing())
 	return err
 }
 
@@ -313,5 +313,5 @@ func (s *Scope) data(m measured) (Data, error) {
 	if !c.Known {
 		return Data{}, fmt.Errorf("scope %q: nothing is known of the %s curve: there was no reading", s.name, s.curve)
 	}
-	return Data{Begin: c.Begin, End: c.End, Max: c.Max}, nil
+	return Data{Begin: c.Begin, End: c.End, Max: c.Max, Lost: m.lost}, nil
 }

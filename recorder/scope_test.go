@@ -408,7 +408,7 @@ func TestScopeLiveEqualsReplay(t *testing.T) {
 			}
 			m := measure(state, e.Scope)
 			c := m.curves[CurveUsed]
-			if d, said := said[key]; !m.open || !said || d != (Data{c.Begin, c.End, c.Max}) {
+			if d, said := said[key]; !m.open || !said || d != (Data{c.Begin, c.End, c.Max, 0}) {
 				t.Errorf("%s %q: the program was told %+v (%v), a replay finds %+v", e.Kind, key, d, said, c)
 			}
 			checked++

@@ -149,6 +149,46 @@ with GPUMemTrace(): pass
             self.assertEqual(out, want)
         self.assertEqual(analyze("contexts", "-q", "--units", "fastai", "--curve", "used", trace), want)
 
+    def test_what_fastais_own_tests_assert(self):
+        rows = {
+            "consume and reclaim": ("m = GPUMemTrace(); b = Block(16 * MB); show(m); b.free(); show(m)", "(16, 0) (0, 16)"),
+            "up, down, and no reset between": (
+                "m = GPUMemTrace(); a, b = Block(10 * MB), Block(15 * MB); b.free(); show(m); a.free(); show(m)\n"
+                "a, b = Block(10 * MB), Block(15 * MB); b.free(); show(m); m.reset(); a.free(); show(m)",
+                "(10, 15) (0, 25) (10, 15) (-10, 0)",
+            ),
+            "extra starts are harmless": ("m = GPUMemTrace()\nfor i in range(5): m.start()\nb = Block(5 * MB); show(m); b.free()", "(5, 0)"),
+            "after a block": ("with GPUMemTrace(on_exit_report=False) as m: b = Block(20 * MB)\nb.free(); show(m); show(m)", "(20, 0) (20, 0)"),
+            "stopped it is frozen, started it is new": (
+                "m = GPUMemTrace(); b = Block(4 * MB); m.stop(); c = Block(2 * MB); show(m); m.start(); b.free(); show(m); c.free()",
+                "(4, 0) (-4, 0)",
+            ),
+            "a peak of an instant": ("m = GPUMemTrace(); Block(100 * MB).free(); show(m)", "(0, 100)"),
+            "nested, each with its own": (
+                "out = GPUMemTrace(); kept = []\n"
+                "for take, drop in ((4, 4), (2, 1), (2, 2)):\n"
+                "    m = GPUMemTrace(); bs = [Block(256 * MB) for i in range(take)]\n"
+                "    for b in bs[:drop]: b.free()\n"
+                "    kept += bs[drop:]; m.stop(); show(m)\n"
+                "show(out); kept[0].free()",
+                "(0, 1024) (256, 256) (0, 512) (256, 768)",
+            ),
+            "begun on one thread, ended on another": (
+                "m = GPUMemTrace(); b = Block(3 * MB); t = threading.Thread(target=m.stop); t.start(); t.join(); show(m); b.free()", "(3, 0)"
+            ),
+            "acquired": ("m = GPUMemTrace(curve='acquired'); a = device.alloc(32 * MB); device.free(device.alloc(8 * MB)); show(m); device.free(a)", "(32, 8)"),
+            "del ends it": ("m = GPUMemTrace(); s = m._scope; del m; print(patient(s.measure).peaked)", "0"),
+        }
+        program = "MB = 1 << 20\nBlock(1).free()\ndef show(m): print('(%d, %d)' % patient(m.data))\n"
+        for body, _ in rows.values():
+            program += body + "\nprint('---')\n"
+        out, _ = self.recorded(program)
+        found = out.split("---\n")
+        self.assertEqual(len(found), len(rows) + 1)
+        for (name, (_, want)), got in zip(rows.items(), found):
+            with self.subTest(name):
+                self.assertEqual(" ".join(got.split("\n")).strip(), want)
+
     def test_max_memory(self):
         out, _ = self.recorded(
             """
