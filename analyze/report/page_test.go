@@ -29,6 +29,7 @@ func TestBrowserPages(t *testing.T) {
 		"oom-list": {twin(t, "oom/list.txt.zst")}, "oom-retried": {twin(t, "oom/retried.txt.zst")}, "two": {h200 + "train.gpurec", h200 + "cupy.gpurec"},
 		"devices": {formattest.Text(t, twoDevices).Path()}, "empty": {formattest.Text(t, "part\n").Path()}, "hostile": {formattest.Text(t, hostile).Path()},
 		"instant": {formattest.Text(t, "meta start_monotonic=-5000000000000000000\nprocess 1 pid=1\npart\n-5000000000000000000 Alloc api=torch device=0 address=1 size=100\n").Path()},
+		"idle":    {formattest.Text(t, idle).Path()},
 		"crowded": {formattest.Text(t, crowded()).Path()},
 		"ages":    {formattest.Text(t, "meta start_monotonic=-9000000000000000000\nprocess 1 pid=1\npart\n-9000000000000000000 ScopeBegin thread=7 api=scope scope=1\n9000000000000000000 Alloc api=torch device=0 address=1 size=9223372036854775807\n").Path()},
 	}
@@ -60,6 +61,14 @@ func TestBrowserPages(t *testing.T) {
 					t.Errorf("%s: text has a contrast of %.2f", scheme, least)
 				}
 			}
+			var same bool
+			if b.eval(repeats, &same); same {
+				t.Error("two marks of an axis of time have the same name")
+			}
+			var whole bool
+			if b.eval(`!!document.querySelector(".chart")?.textContent.includes("8 s")`, &whole); name == "idle" && !whole {
+				t.Error("the axis is not as long as NVML was read")
+			}
 			b.shot(name + "-dark.png")
 			b.quiet(path)
 			var pdf struct{ Data string }
@@ -89,6 +98,23 @@ func TestBrowserPages(t *testing.T) {
 		})
 	}
 }
+
+// idle is of devices that nobody used.
+const idle = `
+device 0 uuid=GPU-0 total=1000
+device 1 uuid=GPU-1 total=1000
+part
+sample 1000000000 device=0 total=1000 used=0 free=900 reserved=100 peak_used=0 api=2
+sample 1000000010 device=1 total=1000 used=0 free=900 reserved=100 peak_used=0 api=2
+sample 9000000000 device=0 total=1000 used=0 free=900 reserved=100 peak_used=0 api=2
+sample 9000000010 device=1 total=1000 used=0 free=950 reserved=50 peak_used=0 api=2
+`
+
+// repeats says whether a mark of an axis of time is there twice.
+const repeats = `[...document.querySelectorAll(".chart svg")].some((s) => {
+	const marks = [...s.querySelectorAll("text")].map((e) => e.textContent).filter((t) => /^[\d.]+ (s|ms|µs)$/.test(t));
+	return new Set(marks).size < marks.length;
+})`
 
 // contrast is the least contrast, by WCAG's formula, of text on its background.
 const contrast = `(() => {

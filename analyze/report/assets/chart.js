@@ -10,7 +10,7 @@ const chartHeight = 210;
 // moment that somebody wants to see.
 function timeline(trace, choose) {
   const curves = trace.curves.map((c) => ({ ...c, from: Number(c.from), to: Number(c.to), width: Number(c.width), least: bigs(c.least), most: bigs(c.most) }));
-  const span0 = { from: Math.min(0, ...curves.map((c) => c.from)), to: Math.max(1, ...curves.map((c) => c.to), ...trace.bands.map((b) => Number(b.end))) };
+  const span0 = { from: Math.min(0, ...curves.map((c) => c.from)), to: Math.max(1, ...curves.map((c) => c.to), ...trace.bands.map((b) => Number(b.end)), ...list(trace.devices.runs).map((r) => Number(r.to_ns))) };
   if (curves.length) span0.from = Math.min(...curves.map((c) => c.from));
   span0.to = Math.max(span0.to, span0.from + 1 + Math.abs(span0.from) / 1e12); // a moment has a width too
   const view = { ...span0, hidden: new Set(), cursor: null, redraw: [] };
@@ -171,6 +171,7 @@ function timeAxis(picture, view, bottom) {
   const wide = plotWidth(picture), many = Math.max(2, Math.floor(wide / 110));
   let step = 10 ** Math.ceil(Math.log10((view.to - view.from) / many));
   for (const part of [5, 2]) if ((view.to - view.from) / (step / part) <= many) { step /= part; break; }
+  step = Math.max(step, 1); // nanoseconds have no parts
   const [unit, one] = view.to - view.from >= 1e9 ? ["s", 1e9] : view.to - view.from >= 1e6 ? ["ms", 1e6] : ["µs", 1e3];
   const digits = Math.max(0, Math.min(3, -Math.floor(Math.log10(step / one) + 1e-9)));
   for (let t = Math.ceil(view.from / step) * step; t <= view.to; t += step) {
