@@ -25,20 +25,23 @@ import (
 // passed on, unless definitions come so fast that memory would not be bounded.
 // An event whose stack is forgotten is kept and counted as unresolved.
 const (
-	forgetAfter  = 64 << 20
+	forgetAfter  = 32 << 20
 	forgetAnyway = 4 // times as many
 	forgetPause  = format.Time(1e9)
 )
 
 // What a definition takes in the tables of fold and write, about.
-const nodeBytes = 64
+const (
+	nodeBytes  = 64
+	tableBytes = 160 // and its content
+)
 
 func frameBytes(f *format.Frame) int64 {
 	return int64(400 + len(f.File) + len(f.Function) + len(f.Module) + len(f.BuildID))
 }
 func nameBytes(s string) int64 { return int64(100 + len(s)) }
 func (c *code) bytes() int64 {
-	return int64(200 + len(c.file) + len(c.name) + len(c.lines.table) + 16*len(c.frames))
+	return int64(tableBytes + len(c.file) + len(c.name) + len(c.lines.table) + 16*len(c.frames))
 }
 func (s *stack) bytes() int64 { return int64(100 + 16*len(s.frames) + 16*len(s.under)) }
 

@@ -280,7 +280,7 @@ func (f *fold) define(l *lane, r ring.Record) {
 	case format.WireDevice:
 		f.defineDevice(t, r.Device())
 	}
-	f.in.grown += int64(len(r))
+	f.in.grown += tableBytes + int64(len(r))
 }
 
 func (f *fold) defineDevice(t *tables, d *format.WireDeviceDef) {

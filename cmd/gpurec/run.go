@@ -28,7 +28,9 @@ or from 0.25 seconds on: what is over sooner and uses none does without.
 
 Exit: the command's own status, 128+signal for a signal; 127 the command is not
 there, 126 it cannot be run, 125 gpurec itself failed and the command was not
-started.
+started: the trace cannot be made, say. With --best-effort the command runs
+unrecorded then, and stderr says so. What fails later, a full disk, a directory
+that goes, never touches the command: the trace ends there and says why.
 
 With --metrics the numbers of this moment can be scraped by Prometheus, used, peak
 and free bytes by device and process, at http://127.0.0.1:PORT/metrics unless a
@@ -65,6 +67,7 @@ type settings struct {
 	symbolize   time.Duration
 	simulate    int
 	noPython    bool
+	bestEffort  bool
 	verbose     bool
 	quiet       bool
 }
@@ -89,6 +92,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU in front of the real one, with 2 devices or =N")
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
 	f.BoolVar(&o.noPython, "no-python", false, "keep gpurec's Python package off the path: CuPy's pool is then not seen, and import gpurec fails")
+	f.BoolVar(&o.bestEffort, "best-effort", false, "run the command unrecorded where no trace can be made, instead of not at all")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say what was recorded and what was not, also when stderr is no terminal")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
 	return f
@@ -151,7 +155,8 @@ const processors = 4
 //	5 the trace is closed; words
 //
 // What fails in 1 or 3 is told before anything has started, with status 125: a
-// job that would run unrecorded for hours helps nobody who asked for a trace.
+// job that would run unrecorded for hours helps nobody who asked for a trace. A
+// platform that records every job asks for --best-effort.
 func (o *settings) record(stderr io.Writer, command, options []string) int {
 	runtime.GOMAXPROCS(processors)
 	go format.Prepare()
@@ -163,6 +168,10 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		say = newSpeaker(stderr).say
 	}
 	fail := func(err error) int {
+		if o.bestEffort {
+			fmt.Fprintf(stderr, "gpurec: %s; the command runs unrecorded\n", printable(err.Error()))
+			return unrecorded(stderr, command)
+		}
 		fmt.Fprintf(stderr, "gpurec: %s; the command was not started\n", printable(err.Error()))
 		return failed
 	}
@@ -235,6 +244,17 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 	}
 	if talk {
 		words(stderr, session.Output(), summary)
+	}
+	return status
+}
+
+// unrecorded runs a command without a recording.
+func unrecorded(stderr io.Writer, command []string) int {
+	status, err := recorder.Launch(command, os.Environ(), func(int, int) {})
+	var launch *recorder.LaunchError
+	if errors.As(err, &launch) {
+		fmt.Fprintf(stderr, "gpurec: %v\n", err)
+		return launch.Status
 	}
 	return status
 }

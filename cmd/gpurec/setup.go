@@ -24,7 +24,8 @@ func version() string {
 	return v
 }
 
-// A speaker says sentences to the user, each once.
+// A speaker says sentences to the user, each once, also where an earlier one ended
+// with it.
 type speaker struct {
 	w    io.Writer
 	said map[string]bool
@@ -38,10 +39,13 @@ func newSpeaker(w io.Writer) *speaker {
 func (s *speaker) say(text string) {
 	s.lock <- struct{}{}
 	defer func() { <-s.lock }()
-	if !s.said[text] {
-		s.said[text] = true
-		fmt.Fprintf(s.w, "gpurec: %s\n", printable(strings.TrimPrefix(text, "gpurec: ")))
+	for said := range s.said {
+		if strings.HasSuffix(said, text) {
+			return
+		}
 	}
+	s.said[text] = true
+	fmt.Fprintf(s.w, "gpurec: %s\n", printable(strings.TrimPrefix(text, "gpurec: ")))
 }
 
 // sampled gives a recording NVML's samples, or the reason why it has none. The
