@@ -18,6 +18,7 @@
 //	nest.go       which scope is a thread's innermost
 //	write.go      pages to format.Writer          retain.go   how parts divide a bound
 //	launch.go     a command, its signals and its status     spawn.go    its fork and exec
+//	view.go       what a View tells beside the fold; metrics/ shows it to Prometheus
 //	late.go       a source that takes a while to open
 //	sweep.go      what killed recorders left
 //	witness.go    was a signal meant for all?    outlive.go  who is left at its end
