@@ -42,7 +42,7 @@ const (
 // errEarly is a ledger whose program had not come to its first line.
 var errEarly = errors.New("the ledger is empty")
 
-// readLedger reads what a program left, also while it runs.
+// readLedger reads what a program left.
 func readLedger(path string) (*ledger, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -89,18 +89,18 @@ func readLedger(path string) (*ledger, error) {
 	return l, nil
 }
 
-// awaitLedger waits until the program writes into its ledger; false when it did
-// not in time.
-func awaitLedger(path string, d time.Duration) bool {
+// awaitLedger waits until the program writes into its ledger, and returns its
+// pid; 0 when it did not in time.
+func awaitLedger(path string, d time.Duration) int {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if f, err := os.Open(path); err == nil {
-			var b [8]byte
+			var b [16]byte
 			_, err := f.ReadAt(b[:], 0)
 			f.Close()
 			if err == nil && binary.LittleEndian.Uint64(b[:]) == ledgerMagic {
-				return true
+				return int(binary.LittleEndian.Uint64(b[8:]))
 			}
 		}
 	}
-	return false
+	return 0
 }

@@ -106,20 +106,35 @@ func (r *round) killed(p plan) error {
 	if err != nil {
 		return err
 	}
-	seen := awaitLedger(r.log(), patience)
+	pid, err := r.begun(gpurec)
+	if err != nil {
+		return err
+	}
 	time.Sleep(r.between(0, 300*time.Millisecond))
-	l, err := readLedger(r.log())
-	if err == nil {
-		err = syscall.Kill(int(l.pid), syscall.SIGKILL)
+	syscall.Kill(pid, syscall.SIGKILL)
+	ends, err := collect(gpurec.Pid)
+	if err != nil {
+		return err
 	}
-	ends, hung := collect(gpurec.Pid)
-	if err := errors.Join(err, hung); err != nil || !seen {
-		return fmt.Errorf("ledger seen: %v; %w", seen, err)
-	}
-	if got := status(ends[gpurec.Pid]); got != 137 {
+	switch got := status(ends[gpurec.Pid]); got {
+	case 137:
+		return errors.Join(r.said("", ""), r.whole(137, true), r.nothingLeft())
+	case r.status: // the machine gave this process no turn for so long
+		r.tally.note("had made all its calls")
+		return errors.Join(r.saidAll(), r.whole(r.status, false), r.nothingLeft())
+	default:
 		return fmt.Errorf("gpurec's status is %d, want 137", got)
 	}
-	return errors.Join(r.said("", ""), r.whole(137, true), r.nothingLeft())
+}
+
+// begun waits for the ledger's first word, and returns the program's pid.
+func (r *round) begun(gpurec *os.Process) (int, error) {
+	if pid := awaitLedger(r.log(), patience); pid != 0 {
+		return pid, nil
+	}
+	syscall.Kill(-gpurec.Pid, syscall.SIGKILL)
+	_, err := collect(gpurec.Pid)
+	return 0, errors.Join(errors.New("the program does not start"), err)
 }
 
 // said checks what the program wrote, to the byte. gpurec's own words, which tell
@@ -234,10 +249,10 @@ func (r *round) killRecorder() error {
 	if err != nil {
 		return err
 	}
-	if !early && !awaitLedger(r.log(), patience) {
-		syscall.Kill(-gpurec.Pid, syscall.SIGKILL)
-		_, err := collect(gpurec.Pid)
-		return fmt.Errorf("the program does not start: %w", err)
+	if !early {
+		if _, err := r.begun(gpurec); err != nil {
+			return err
+		}
 	}
 	w := newWatch(gpurec.Pid)
 	time.Sleep(after)
