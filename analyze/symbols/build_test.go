@@ -4,10 +4,12 @@ import (
 	"context"
 	"debug/elf"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -26,6 +28,9 @@ func tool(t testing.TB, dir, name string, args ...string) string {
 	return string(out)
 }
 
+// compiled are programs by their flags: a compiler takes longer than their tests.
+var compiled sync.Map
+
 // program compiles chain.cc as dir/name.
 func program(t testing.TB, dir, name string, flags ...string) string {
 	t.Helper()
@@ -34,7 +39,18 @@ func program(t testing.TB, dir, name string, flags ...string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, name)
+	if b, ok := compiled.Load(strings.Join(flags, " ")); ok {
+		if err := os.WriteFile(path, b.([]byte), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	tool(t, dir, "g++", append([]string{"-O2", "-g", "-Wl,--build-id", "-o", path, source}, flags...)...)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled.Store(strings.Join(flags, " "), b)
 	return path
 }
 

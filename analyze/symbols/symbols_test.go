@@ -17,11 +17,9 @@ func TestAddr2line(t *testing.T) {
 		{"dwarf 5", []string{"-gdwarf-5"}},
 		{"dwarf 4", []string{"-gdwarf-4"}},
 		{"no pie", []string{"-no-pie"}},
-		{"pie", []string{"-pie", "-fPIE"}},
 		{"zlib", []string{"-gz=zlib"}},
 		{"zlib, the old way", []string{"-gdwarf-4", "-gz=zlib-gnu"}},
-		{"sections", []string{"-ffunction-sections", "-Wl,--gc-sections"}},
-		{"O3", []string{"-O3", "-fomit-frame-pointer"}},
+		{"pie, O3, sections", []string{"-pie", "-fPIE", "-O3", "-fomit-frame-pointer", "-ffunction-sections", "-Wl,--gc-sections"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
