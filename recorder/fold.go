@@ -35,6 +35,7 @@ type fold struct {
 
 	until  format.Time // the watermark
 	last   format.Time // of the latest event
+	read   format.Time // of the latest reading
 	asks   []ask
 	stats  format.Stats
 	scopes format.ScopeID // the last one given out
@@ -56,7 +57,7 @@ type fold struct {
 
 	part        int
 	partBegan   format.Time
-	sinceRotate int64 // events since the part began
+	sinceRotate int64 // events and samples since the part began
 	checkpoint  int64 // rows of the last one
 }
 
@@ -406,6 +407,8 @@ func (f *fold) reading(r *format.Reading) {
 }
 
 func (f *fold) sample(row format.Sample) {
+	f.read = max(f.read, row.Time)
+	f.sinceRotate++
 	f.page.samples = append(f.page.samples, row)
 	f.state.Sample(&row)
 }
@@ -413,7 +416,7 @@ func (f *fold) sample(row format.Sample) {
 // handOver gives write what has gathered, and decides whether a new part begins.
 func (f *fold) handOver() {
 	if f.rotationDue() {
-		f.page.checkpoint = f.state.Checkpoint(f.last)
+		f.page.checkpoint = f.state.Checkpoint(max(f.last, f.read))
 		f.checkpoint = int64(len(f.page.checkpoint))
 		f.sinceRotate, f.partBegan = 0, ring.Now()
 		f.part++
@@ -428,9 +431,12 @@ func (f *fold) handOver() {
 	f.page = f.spare.take()
 }
 
+// fewRows is of a checkpoint that costs no more than the files of its part.
+const fewRows = 64
+
 // rotationDue: a part is full or old, and its events are worth a checkpoint:
 // four times the rows of the last one, or a trace of many live blocks and few
-// events would consist of checkpoints. Where parts must fit a bound, a quarter
+// events would consist of checkpoints; a few rows are no matter. Where parts must fit a bound, a quarter
 // of the rows has to do.
 func (f *fold) rotationDue() bool {
 	o := &f.s.opt
@@ -438,6 +444,9 @@ func (f *fold) rotationDue() bool {
 	full := o.RotateSize > 0 && size >= o.RotateSize
 	old := o.RotateEvery > 0 && time.Duration(ring.Now()-f.partBegan) >= o.RotateEvery
 	worth := 4 * f.checkpoint
+	if f.checkpoint < fewRows {
+		worth = 1
+	}
 	if o.partMost > 0 && size >= o.partMost {
 		full, worth = true, f.checkpoint/4
 	}

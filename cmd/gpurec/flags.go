@@ -16,8 +16,7 @@ import (
 	"github.com/gpurec/gpurec/format"
 )
 
-// environment gives every flag that was not typed the value of its variable:
-// --on-full has GPUREC_ON_FULL. So a job script can switch recording's ways
+// environment gives every flag that was not typed the value of its variable. So a job script can switch recording's ways
 // without touching the command line.
 func environment(flags *pflag.FlagSet) error {
 	var first error
@@ -25,7 +24,7 @@ func environment(flags *pflag.FlagSet) error {
 		if f.Changed || f.Name == "help" || first != nil {
 			return
 		}
-		name := "GPUREC_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := variable(f.Name)
 		if v, ok := cuda.UserSetting(os.LookupEnv, name); ok && v != "" {
 			if err := flags.Set(f.Name, v); err != nil {
 				first = fmt.Errorf("%s=%q: %w", name, v, err)
@@ -51,7 +50,10 @@ func parse(flags *pflag.FlagSet, help string, stdout, stderr io.Writer, args []s
 	flags.Usage = func() {}
 	err := flags.Parse(args)
 	if errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintf(stdout, "%s\nFlags (each also by environment, --on-full as GPUREC_ON_FULL):\n%s", help, flags.FlagUsages())
+		fmt.Fprint(stdout, help)
+		if flags.HasFlags() {
+			fmt.Fprintf(stdout, "\nFlags (each also by environment, --on-full as GPUREC_ON_FULL):\n%s", flags.FlagUsages())
+		}
 		return 0, true
 	}
 	if err == nil {
@@ -115,6 +117,16 @@ func (r *retention) Set(text string) error {
 		return fmt.Errorf("%q is neither a size like 2GiB nor a time like 30m", text)
 	}
 	r.Bytes = int64(n)
+	return nil
+}
+
+func (r *retention) check() error {
+	switch {
+	case r.Bytes != 0 && r.Bytes < minRetain:
+		return fmt.Errorf("--retain %s: want %d MiB or more", r.String(), minRetain>>20)
+	case r.Time != 0 && r.Time < time.Second:
+		return fmt.Errorf("--retain %s: want 1s or more", r.String())
+	}
 	return nil
 }
 

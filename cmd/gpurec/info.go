@@ -71,6 +71,9 @@ func info(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 		out, _ := exec.CommandContext(ctx, python, "-c", "import sys; print(sys.version.split()[0])").Output()
 		line("python", "%s %s", python, strings.TrimSpace(string(out)))
 	}
+	for _, text := range misspelled(os.Environ()) {
+		line("variables", "%s", text)
+	}
 	line("layers", "driver calls, PyTorch's allocator, NVTX ranges; CuPy's pool through the Python package")
 	line("not yet", "memory of CUDA graphs, attaching to a running process, static programs")
 	return 0

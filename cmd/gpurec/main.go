@@ -6,6 +6,7 @@
 //	demo.go   gpurec demo                info.go   gpurec info
 //	sample.go gpurec sample              setup.go  hook, NVML and the trace's name
 //	simulate.go the simulated GPU        collect.go when garbage is collected
+//	variables.go words about variables and places that are not right
 //	metrics.go what Prometheus may ask
 //
 // It promises that the command's output, signals and exit status are the same

@@ -78,7 +78,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	o.stacks = choice{"auto", []string{"auto", "none", "python", "native", "both"}}
 	o.onFull = choice{"drop", []string{"drop", "wait"}}
 	o.laneSize = format.DefaultLane
-	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (default COMMAND-HOST-PID-TIME.gpurec)")
+	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (RANK or SLURM_PROCID, else 0) (default COMMAND-HOST-PID-TIME.gpurec)")
 	f.Var(&o.stacks, "stacks", "whose frames to record; auto: Python's, and native ones on threads without and beside them where the driver is called")
 	f.IntVar(&o.maxFrames, "max-frames", 128, "frames of a stack, the innermost ones")
 	f.DurationVar(&o.interval, "sample-interval", 10*time.Millisecond, "between readings of NVML, 0 for none")
@@ -125,10 +125,8 @@ func (o *settings) check() error {
 		return fmt.Errorf("--sample-interval %v: want 1ms or more, or 0", o.interval)
 	case o.rotateEvery < 0:
 		return fmt.Errorf("--rotate-every %v: want a positive time, or 0 for never", o.rotateEvery)
-	case o.retain.Bytes != 0 && o.retain.Bytes < minRetain:
-		return fmt.Errorf("--retain %s: want %d MiB or more", o.retain.String(), minRetain>>20)
-	case o.retain.Time != 0 && o.retain.Time < time.Second:
-		return fmt.Errorf("--retain %s: want 1s or more", o.retain.String())
+	case o.retain.check() != nil:
+		return o.retain.check()
 	case o.retain.Bytes > 0 && int64(o.rotateSize) > o.retain.Bytes/4:
 		return fmt.Errorf("--rotate-size %s: want a quarter of --retain %s at most, or nothing", o.rotateSize.String(), o.retain.String())
 	case o.symbolize < 0:
@@ -166,6 +164,9 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 	say := func(string) {}
 	if talk {
 		say = newSpeaker(stderr).say
+	}
+	for _, text := range misspelled(os.Environ()) {
+		say(text)
 	}
 	fail := func(err error) int {
 		if o.bestEffort {
@@ -207,7 +208,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 	defer sampled(&opt, sim, o.interval)()
 	session, err := recorder.Start(opt)
 	if err != nil {
-		return fail(err)
+		return fail(cannotMake(opt.Output, err))
 	}
 	env.Socket = session.Socket()
 	defer o.metrics.show(session, stderr, say)()

@@ -33,6 +33,7 @@ answering; the history until then is kept), 2 wrong usage.
 Examples:
   gpurec sample -o night.gpurec --duration 8h
   gpurec sample --sample-interval 1s & ./job.sh; kill %1
+  gpurec sample --sample-interval 1s --retain 24h -o node.gpurec     # a day, for as long as it runs
   gpurec sample --metrics 0.0.0.0:9400 -o node.gpurec
   gpuanalyze devices night.gpurec
 `
@@ -44,20 +45,27 @@ type sampleSettings struct {
 	duration time.Duration
 	metrics  endpoint
 	simulate int
+	retain   retention
 	quiet    bool
 }
 
-func sample(ctx context.Context, stdout, stderr io.Writer, args []string) int {
-	var o sampleSettings
+func (o *sampleSettings) flags() *pflag.FlagSet {
 	f := pflag.NewFlagSet("sample", pflag.ContinueOnError)
 	f.SortFlags = false
-	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (default sample-HOST-PID-TIME.gpurec)")
+	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (RANK or SLURM_PROCID, else 0) (default sample-HOST-PID-TIME.gpurec)")
 	f.DurationVar(&o.interval, "sample-interval", nvml.DefaultInterval, "between readings")
 	f.DurationVar(&o.duration, "duration", 0, "end after this time, 0 when interrupted")
 	f.Var(&o.metrics, "metrics", metricsUsage)
 	f.IntVar(&o.simulate, "simulate-gpu", 0, "read gpurec's simulated GPU with so many devices")
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
+	f.Var(&o.retain, "retain", "keep the newest parts of the history, in so many bytes of disk or of so much time at least (10m is minutes, 10MiB bytes); 0 keeps all")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
+	return f
+}
+
+func sample(ctx context.Context, stdout, stderr io.Writer, args []string) int {
+	var o sampleSettings
+	f := o.flags()
 	if status, done := parse(f, sampleHelp, stdout, stderr, args); done {
 		if status != 0 {
 			return 2
@@ -83,6 +91,9 @@ func (o *sampleSettings) check(args []string) error {
 		return fmt.Errorf("--sample-interval %v: want %v or more", o.interval, nvml.MinInterval)
 	case o.duration < 0:
 		return fmt.Errorf("--duration %v: want a positive time, or 0 until interrupted", o.duration)
+	}
+	if err := o.retain.check(); err != nil {
+		return err
 	}
 	return checkSimulated(o.simulate, os.Getenv)
 }
@@ -115,9 +126,13 @@ func (o *sampleSettings) record(ctx context.Context, stderr io.Writer, options [
 	// No process is recorded, so readings of what each uses would find no owner.
 	source := &watched{Source: &nvml.Sampler{NVML: lib, Interval: o.interval, OnError: func(err error) { say(err.Error()) }}, ended: make(chan struct{})}
 	path := output(o.output, "sample")
-	session, err := recorder.Start(recorder.Options{Output: path, Meta: meta, Sources: []recorder.Source{source}, Say: say})
+	for _, text := range misspelled(os.Environ()) {
+		say(text)
+	}
+	session, err := recorder.Start(recorder.Options{Output: path, Meta: meta, Sources: []recorder.Source{source}, Say: say,
+		Writer: format.WriterOptions{Retain: o.retain.Retention}})
 	if err != nil {
-		return err
+		return cannotMake(path, err)
 	}
 	words := say
 	if o.quiet || !terminal(stderr) {

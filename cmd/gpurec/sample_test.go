@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -161,5 +162,24 @@ func TestSampleWithoutNVML(t *testing.T) {
 	}
 	if _, err := format.Open(path); err == nil {
 		t.Error("there is a trace")
+	}
+}
+
+// TestSampleRetain keeps the newest of a history: parts begin without any event,
+// the oldest go, and what is left says since when.
+func TestSampleRetain(t *testing.T) {
+	dir := t.TempDir()
+	c := gpurec(t, dir, "sample", "--simulate-gpu=1", "--sample-interval=2ms", "--duration=5s", "--retain=1s", "-o", "t.gpurec")
+	c.Stderr = os.Stderr
+	if status := does(t, c); status != 0 {
+		t.Fatalf("status %d", status)
+	}
+	tr := read(t, dir+"/t.gpurec")
+	m := tr.meta
+	if m.Since <= m.Monotonic || len(tr.samples) == 0 {
+		t.Fatalf("%d parts, since %d of %d, %d samples", m.Parts, m.Since, m.Monotonic, len(tr.samples))
+	}
+	if first := tr.samples[0].Time; first < m.Since-1e9 || m.End-m.Since < 1e9 {
+		t.Errorf("the first sample is of %d, since %d, end %d", first, m.Since, m.End)
 	}
 }
