@@ -3,6 +3,7 @@ package symbols
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -245,7 +246,7 @@ func TestTrace(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		trace := recording(t, path, id, stacks...)
-		if _, err := Trace(ctx, trace, "", opt); err != context.Canceled {
+		if _, err := Trace(ctx, trace, "", opt); !errors.Is(err, context.Canceled) {
 			t.Errorf("the error is %v", err)
 		}
 	})
