@@ -22,6 +22,8 @@ type Environment struct {
 	LaneSize  int64
 	Verbose   bool
 
+	Trace string // absolute path of what is recorded; "" where the program need not know
+
 	Simulator      string // directory of the simulated GPU; "" for the real one
 	SimulatorState string // file in which its processes keep common books
 }
@@ -61,7 +63,7 @@ func (e Environment) Environ(base []string) []string {
 		case name == "LD_PRELOAD", name == "NVTX_INJECTION64_PATH", name == "PYTHONPATH", name == format.EnvNVTXChain,
 			name == "LD_LIBRARY_PATH" && e.Simulator != "":
 			old[name] = value
-		case name == format.EnvSocket, name == format.EnvHook:
+		case name == format.EnvSocket, name == format.EnvHook, name == format.EnvTrace:
 		case name == EnvOuter, slices.Contains(shared, name):
 			old[name] = value
 		case name == "GPUREC_SIM_STATE" && e.SimulatorState != "":
@@ -77,6 +79,7 @@ func (e Environment) Environ(base []string) []string {
 	isHook := func(path string) bool { return path == e.Hook || filepath.Base(path) == HookName }
 
 	set(format.EnvSocket, e.Socket)
+	set(format.EnvTrace, e.Trace)
 	set(format.EnvHook, e.Hook)
 	set(format.EnvStacks, e.Stacks)
 	set(format.EnvOnFull, e.OnFull)

@@ -269,6 +269,7 @@ type WireHello struct {
 // Only GPUREC_ names, LD_PRELOAD, NVTX_INJECTION64_PATH and PYTHONPATH are set,
 // and with a simulated GPU LD_LIBRARY_PATH.
 const (
+	EnvTrace     = "GPUREC_TRACE"  // absolute path of the trace, for the Python package
 	EnvSocket    = "GPUREC_SOCKET" // absolute path of the recorder's socket; without it the hook is inert
 	EnvStacks    = "GPUREC_STACKS" // auto, none, python, native, both
 	EnvMaxFrames = "GPUREC_MAX_FRAMES"
@@ -341,7 +342,7 @@ type NamedNumber struct {
 
 // WireEnv are the environment variables by their names in generated files.
 var WireEnv = []struct{ Name, Value string }{
-	{"SOCKET", EnvSocket}, {"STACKS", EnvStacks}, {"MAX_FRAMES", EnvMaxFrames}, {"LANE_SIZE", EnvLaneSize},
+	{"TRACE", EnvTrace}, {"SOCKET", EnvSocket}, {"STACKS", EnvStacks}, {"MAX_FRAMES", EnvMaxFrames}, {"LANE_SIZE", EnvLaneSize},
 	{"ON_FULL", EnvOnFull}, {"NVTX_CHAIN", EnvNVTXChain}, {"HOOK", EnvHook}, {"VERBOSE", EnvVerbose},
 }
 

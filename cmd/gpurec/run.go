@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -211,6 +212,9 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		return fail(cannotMake(opt.Output, err))
 	}
 	env.Socket = session.Socket()
+	if trace, err := filepath.Abs(session.Output()); err == nil {
+		env.Trace = trace
+	}
 	defer o.metrics.show(session, stderr, say)()
 
 	status, err := recorder.Launch(command, env.Environ(os.Environ()), session.Exited)

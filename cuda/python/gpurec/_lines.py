@@ -3,14 +3,23 @@ program itself and in the trace.
 
 What print_report prints is counted here, by CuPy's own callbacks, as CuPy's hook
 counts it: so it needs no recording, and prints at any moment. In a recording the
-stretch is a scope too, and ``gpuanalyze lines --scope NAME`` prints the same.
+stretch is a scope too, and ``gpuanalyze lines --scope NAME`` prints the same. What
+PyTorch and plain CUDA take no callback tells: of sources="all" it is gpuanalyze that
+counts, in the trace as far as it has come.
 """
 
+import itertools
+import json
+import os
+import shutil
+import subprocess
 import sys
+import time
 from types import FrameType
 from typing import Any, Dict, List, Optional, Tuple
 
-from gpurec import _hook, scope
+from gpurec import _hook, _wire, scope
+from gpurec._answer import REPORT, NoAnswer, ask
 
 _HERE = __file__
 
@@ -39,9 +48,9 @@ class LineProfileHook(scope):
     the outermost lines, the root is depth 1; 0 or less keeps all. Its six callbacks
     may be called by any pool.
 
-    With sources="all" the scope in the trace is not CuPy's alone, and its lines are
-    those of PyTorch and of plain CUDA too. Those this process cannot count itself:
-    print_report says how to ask the trace for them.
+    With sources="all" the lines are those of PyTorch and of plain CUDA too, of the
+    entry made last, and print_report has gpuanalyze (on PATH) read them from the
+    trace, which takes a second and more as the trace grows.
     """
 
     __slots__ = ("_adapters", "_root", "max_depth", "sources")
@@ -113,14 +122,54 @@ class LineProfileHook(scope):
 
     def print_report(self, file: Any = None) -> None:
         """Print the tree, to standard output without a file. It may be printed
-        while active, and again."""
+        while active, and again. What cannot be known is said, in place of the tree."""
         out = sys.stdout if file is None else file
-        if self.sources == "all":
-            out.write("_root: its lines are in the trace, PyTorch's and plain CUDA's too: gpuanalyze lines --scope %s TRACE\n" % self.name
-                      if _hook.active() else "_root: PyTorch and plain CUDA are counted under gpurec run; CuPy alone:\n")
-        if self.sources != "all" or not _hook.active():
+        if self.sources == "cupy":
             _write(out, "_root", self._root, 0)
+        elif _hook.active():
+            try:
+                out.write(_from_trace(self._id(), self.max_depth))
+            except NoAnswer as e:
+                out.write("_root: unknown [%s]\n" % e)
+        else:
+            _write(out, "_root", self._root, 0)
+            out.write("[CuPy's pool alone: PyTorch and plain CUDA are counted under gpurec run]\n")
         out.flush()
+
+
+_moments = itertools.count(1)
+_PATIENCE = 5.0  # seconds until what was published must be in the files; it takes less than one
+
+
+def _from_trace(id: int, max_depth: int) -> str:
+    """What gpuanalyze lines prints of a scope up to now:
+
+    1 a report of the scope under a text of its own, and an answer to it: all that
+      was published before is folded
+    2 the report is in the files, and so is what came before it
+    3 lines, of the scope that has this report
+    """
+    program, trace = shutil.which("gpuanalyze"), os.environ.get(_wire.ENV_TRACE)
+    if program is None or trace is None:
+        raise NoAnswer("this takes gpuanalyze, which is not on PATH" if trace else "this process does not know its trace")
+    note = "print_report %d.%d" % (id, next(_moments))
+    ask(id, "acquired", REPORT, note)
+    end = time.monotonic() + _PATIENCE
+    while True:
+        for s in json.loads(_gpuanalyze(program, "contexts", "--json", trace))["scopes"]:
+            if any(r.get("subcontext") == note for r in s.get("reports") or ()):
+                return _gpuanalyze(program, "lines", "--scope=%d" % s["id"], "--max-depth=%d" % max(max_depth, 0), trace)
+        if time.monotonic() > end:
+            raise NoAnswer("what was recorded last is not in the trace after %g seconds" % _PATIENCE)
+        time.sleep(0.1)
+
+
+def _gpuanalyze(program: str, answer: str, *arguments: str) -> str:
+    """An answer of the trace as far as it has come, which is partial so far."""
+    done = subprocess.run([program, answer, "--quiet", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode not in (0, 3):
+        raise NoAnswer("gpuanalyze %s: %s" % (answer, done.stderr.decode("utf-8", "replace").strip()))
+    return done.stdout.decode("utf-8", "replace")
 
 
 def _write(out: Any, name: str, root: _Node, depth: int) -> None:

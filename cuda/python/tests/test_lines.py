@@ -5,7 +5,7 @@ import os
 import sys
 import unittest
 
-from support import PACKAGE, STANDIN, Case, analyze, record, recording_missing
+from support import BIN, PACKAGE, STANDIN, Case, analyze, record, recording_missing
 
 # A call with a stack of frames (file, line, function), outermost first: each frame
 # is real, of code compiled under that name.
@@ -273,6 +273,42 @@ class TestAgainstTheTrace(Case):
                 found = analyze("lines", "-q", "--scope", name, "--max-depth", depth, trace)
                 self.assertTrue(depth == "1" or "lines.py" in printed)
                 self.assertEqual(self.above_the_pool(printed), self.above_the_pool(found))
+
+    def test_all_sources(self):
+        """What print_report prints of all sources is in the trace up to that moment:
+        while the scope is open, and after."""
+        program = self.write(
+            "program/all.py",
+            """
+            import sys
+            import cupy, gpurec
+            from gpurec.demo import devices
+            device = devices()[0]
+            device.use()
+            pool = cupy.cuda.memory.Pool(device.alloc)
+            def plain(n): return device.alloc(n << 20)
+            with gpurec.LineProfileHook(2, name="all", sources="all") as hook:
+                a = plain(1)
+                hook.print_report()
+                b = plain(2)
+                kept = pool.malloc(1 << 20)
+            plain(4)
+            print("---")
+            hook.print_report()
+            """,
+        )
+        trace = os.path.join(self.dir, "t.gpurec")
+        path = os.pathsep.join((BIN, os.environ["PATH"]))
+        command = [sys.executable, os.path.join(program, "all.py")]
+        out = record(trace, command, ["--simulate-gpu"], PYTHONPATH=STANDIN, PATH=path).stdout
+        self.assertNotIn("unknown", out)
+        open_, closed = out.split("---\n")
+        self.assertEqual(open_.splitlines()[0], "_root (1.00MB, 1.00MB)")
+        self.assertEqual(closed, analyze("lines", "-q", "--scope", "all", "--max-depth", "2", trace))
+        self.assertEqual(closed.splitlines()[0], "_root (1.00MB, 4.00MB)")
+        out = record(os.path.join(self.dir, "u.gpurec"), command, ["--simulate-gpu"], PYTHONPATH=STANDIN, PATH=os.path.dirname(sys.executable) + ":/usr/bin:/bin").stdout
+        unknown = "_root: unknown [this takes gpuanalyze, which is not on PATH]\n"
+        self.assertEqual(out, unknown + "---\n" + unknown)
 
     def above_the_pool(self, text):
         """Without the stand-in's own lines: it is Python, so one of them stands for
