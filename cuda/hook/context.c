@@ -7,6 +7,10 @@
 static CUresult primary_reset(unsigned api, CUresult (*real)(CUdevice), CUdevice device)
 {
 	struct call c;
+	unsigned flags;
+	int is;
+	if (gpurec_asked.cuDevicePrimaryCtxGetState && gpurec_asked.cuDevicePrimaryCtxGetState(device, &flags, &is) != SUCCESS)
+		return real(device); /* there is no such device */
 	if (!call_begin(&c, api, 0, -1))
 		return real(device);
 	c.r.e.device = gpurec_device(c.t, device, true);
