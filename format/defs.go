@@ -20,6 +20,7 @@ type Defs struct {
 	apis      APINames // of the trace that the parts belong to
 
 	view  func([]FrameID) []FrameID // see SetView
+	hide  *redactor                 // a Writer's that redacts, else nil
 	track bool                      // a Writer's: it is to learn what was put
 	fresh []freshDef
 }
@@ -38,6 +39,9 @@ func NewDefs() *Defs {
 // Put puts a definition or replaces the one of the same id. A frame, stack or
 // name should never change: parts restate them under the same id.
 func (d *Defs) PutFrame(f Frame) {
+	if d.hide != nil {
+		d.hide.frame(&f)
+	}
 	f.clean()
 	if old, ok := d.frames.get(uint32(f.ID)); !ok || old != f {
 		d.frames.put(uint32(f.ID), f)
@@ -58,6 +62,9 @@ func (d *Defs) PutStack(s Stack) {
 }
 
 func (d *Defs) PutName(id NameID, text string) {
+	if d.hide != nil {
+		text = d.hide.text(text, rooted)
+	}
 	text = cleanText(text)
 	if old, ok := d.names.get(uint32(id)); !ok || old != text {
 		d.names.put(uint32(id), text)
@@ -66,6 +73,9 @@ func (d *Defs) PutName(id NameID, text string) {
 }
 
 func (d *Defs) PutProcess(p Process) {
+	if d.hide != nil {
+		d.hide.process(&p)
+	}
 	p.Executable, p.Command, p.Python = cleanText(p.Executable), cleanText(p.Command), cleanText(p.Python)
 	if old, ok := d.processes[p.ID]; !ok || old != p {
 		d.processes[p.ID] = p

@@ -9,7 +9,7 @@
 //	batch.go, shape.go, compress.go, frame.go   rows as columns, the bytes around them, one table's file
 //	seq.go      the numbers of events, which mostly go up by one, on disk
 //	defs.go     what events refer to, by id; forget.go  which of them a writer lets go of
-//	writer.go, part.go, reader.go    a trace's directory and its parts; retain.go  which of them stay
+//	writer.go, part.go, reader.go    a trace's directory and its parts; retain.go  which of them stay; redact.go  what others are not to see
 //	repair.go   a trace that was never closed, closed
 //	text.go, textread.go, textdefs.go, textfield.go    the text twin, out and in
 //	errors.go   what can be wrong with a trace, and where

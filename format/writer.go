@@ -40,6 +40,7 @@ type WriterOptions struct {
 	FlushEvery time.Duration // after which an Event or Sample flushes; 0: only Flush does
 	Disk       Disk          // nil: the file system
 	Retain     Retention     // which parts stay; the zero value: all
+	Redact     bool          // leave out command lines, the host's name, and where paths begin: see redactor
 }
 
 // A Writer writes a trace directory. It is for one goroutine, its Defs too.
@@ -99,6 +100,9 @@ func create(dir string, meta Meta, opt WriterOptions, index int) (*Writer, error
 	count := &countedDisk{Disk: opt.Disk}
 	w := &Writer{dir: dir, meta: meta, opt: opt, disk: count, count: count, enc: enc, defs: NewDefs(), index: index}
 	w.defs.track = true
+	if opt.Redact {
+		w.defs.hide = newRedactor(meta.Host)
+	}
 	if opt.Retain != (Retention{}) {
 		w.keep = newKeeper(count, dir, opt.Retain)
 		w.disk = w.keep
@@ -329,10 +333,14 @@ func (w *Writer) fail(err error) error {
 // writeMeta writes trace.json beside itself and renames it. On a full disk the
 // blocks it already has must do.
 func (w *Writer) writeMeta() error {
+	m := w.meta
+	if w.opt.Redact {
+		m = w.defs.hide.meta(m)
+	}
 	b, err := json.MarshalIndent(&struct {
 		*Meta
 		APIs map[API]string `json:"apis"` // in place of Meta's
-	}{&w.meta, w.meta.APIs.all()}, "", "  ")
+	}{&m, m.APIs.all()}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", MetaFile, err)
 	}

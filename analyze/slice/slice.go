@@ -41,6 +41,8 @@ type Answer struct {
 	started bool
 	rows    []format.Event // a checkpoint
 	before  map[sampled]format.Sample
+
+	Redact bool // leave out command lines, the host's name, and where paths begin
 }
 
 type sampled struct {
@@ -63,7 +65,7 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 	p.CountOnly(Fields)
 	m := p.Trace.Meta()
 	m.Ending, m.Reason, m.Status, m.End, m.Parts, m.Stats = format.EndGrowing, "", nil, 0, 0, format.Stats{}
-	w, err := format.Create(a.dir, m, format.WriterOptions{})
+	w, err := format.Create(a.dir, m, format.WriterOptions{Redact: a.Redact})
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,15 @@ the devices' latest readings; sums and peaks begin there too. An answer from it 
 the one that --from and --to give of the whole, but that leaks takes what was live
 at the begin for the slice's own, contexts lists what was open then, and a sampled
 peak begins with the reading that held. Times stay those since the recording's
-start; scopes of a name are counted anew. --process and --rank leave the others out.`,
+start; scopes of a name are counted anew. --process and --rank leave the others out.
+
+--redact is for a trace that others will see: of command lines the program's name
+stays, of paths the last two elements (from site-packages on, where they have it),
+of the host's name nothing, also not in reasons and names. Functions' and scopes'
+names and the devices' UUIDs stay. Without a range it is all of the trace.`,
 		examples: []string{
 			"gpuanalyze slice --from scope:step#3 --to scope:step#4 train.gpurec -o steps.gpurec",
+			"gpuanalyze slice --redact train.gpurec -o shown.gpurec",
 			"gpuanalyze slice --from 1ms --to 3ms --process 4711 train.gpurec -o part.gpurec",
 		},
 		run: runSlice,
@@ -33,6 +39,7 @@ start; scopes of a name are counted anew. --process and --rank leave the others 
 func runSlice(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	a := newAnalysis(sliceCommand(), stdout)
 	out := a.StringP("output", "o", "", "the `TRACE` to make; it must not exist")
+	redact := a.Bool("redact", false, "leave out command lines, the host's name, and where paths begin")
 	q, traces, err := a.query(args)
 	switch {
 	case err != nil:
@@ -51,6 +58,7 @@ func runSlice(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 		return err
 	}
 	ans := slice.New(*out)
+	ans.Redact = *redact
 	defer ans.Abort()
 	c, err := a.answer(ctx, stderr, traces, q, ans)
 	if err != nil {

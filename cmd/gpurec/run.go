@@ -69,6 +69,7 @@ type settings struct {
 	simulate    int
 	noPython    bool
 	bestEffort  bool
+	redact      bool
 	verbose     bool
 	quiet       bool
 }
@@ -93,6 +94,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU in front of the real one, with 2 devices or =N")
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
 	f.BoolVar(&o.noPython, "no-python", false, "keep gpurec's Python package off the path: CuPy's pool is then not seen, and import gpurec fails")
+	f.BoolVar(&o.redact, "redact", false, "leave out of the trace command lines but for the program's name, the host's name, and of paths all but the last two elements; native frames stay addresses")
 	f.BoolVar(&o.bestEffort, "best-effort", false, "run the command unrecorded where no trace can be made, instead of not at all")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say what was recorded and what was not, also when stderr is no terminal")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
@@ -204,7 +206,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		RotateSize:  int64(o.rotateSize),
 		RotateEvery: o.rotateEvery,
 		Say:         say,
-		Writer:      format.WriterOptions{Retain: o.retain.Retention},
+		Writer:      format.WriterOptions{Retain: o.retain.Retention, Redact: o.redact},
 	}
 	defer sampled(&opt, sim, o.interval)()
 	session, err := recorder.Start(opt)
@@ -243,7 +245,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		if reason := outlived(left); reason != "" {
 			say(reason)
 		}
-		if o.symbolize > 0 {
+		if o.symbolize > 0 && !o.redact {
 			symbolize(session.Output(), o.symbolize, o.verbose, say)
 		}
 	}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/analyze/slice"
+	"github.com/gpurec/gpurec/format"
+)
+
+const redactProgram = `
+import ctypes, sys, gpurec
+cu = ctypes.CDLL("libcuda.so.1")
+ctx, p = ctypes.c_void_p(), ctypes.c_uint64()
+cu.cuInit(0)
+cu.cuDevicePrimaryCtxRetain(ctypes.byref(ctx), 0)
+cu.cuCtxSetCurrent(ctx)
+with gpurec.scope("load " + __file__):
+    cu.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(4096))
+`
+
+// TestRedact: neither in the bytes of a redacted trace's files nor in what they
+// hold when they are read is anything left of where and by whom the program was
+// run; its lines, functions and scopes are there. A slice of a whole trace hides
+// the same.
+func TestRedact(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3 to record")
+	}
+	home := filepath.Join(t.TempDir(), "kimberley")
+	work := filepath.Join(home, "topsecret", "src")
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(work, "train.py")
+	if err := os.WriteFile(script, []byte(redactProgram), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	host, _ := os.Hostname()
+	secrets := []string{"kimberley", "topsecret", "hunter2"}
+	if len(host) > 2 {
+		secrets = append(secrets, host)
+	}
+	record := func(name string, flags ...string) string {
+		out := filepath.Join(home, name)
+		args := append([]string{"run", "--simulate-gpu=1", "-o", out}, flags...)
+		c := gpurec(t, work, append(args, "--", python, script, "--token=hunter2")...)
+		c.Stderr = os.Stderr
+		if status := does(t, c); status != 0 {
+			t.Fatalf("status %d", status)
+		}
+		return out
+	}
+	whole := record("whole.gpurec", "--symbolize=0")
+	sliced := filepath.Join(home, "slice.gpurec")
+	cut := slice.New(sliced)
+	cut.Redact = true
+	c, err := analyze.Run(context.Background(), []string{whole}, &analyze.Query{}, cut, nil)
+	if err == nil {
+		err = cut.Close(c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := revealed(t, whole, secrets); len(found) != len(secrets) {
+		t.Errorf("of %q only %q are in the whole trace: the test looks in the wrong places", secrets, found)
+	}
+	for _, path := range []string{record("t.gpurec", "--redact"), sliced} {
+		if found := revealed(t, path, secrets); len(found) > 0 {
+			t.Errorf("%s: %q are left", filepath.Base(path), found)
+		}
+		text := twin(t, path)
+		for _, want := range []string{"src/train.py", `name="load src/train.py"`, filepath.Base(python)} {
+			if !strings.Contains(text, want) && !strings.Contains(text, strings.TrimPrefix(want, "name=")) {
+				t.Errorf("%s: there is no %s in\n%.2000s", filepath.Base(path), want, text)
+			}
+		}
+	}
+}
+
+func twin(t *testing.T, path string) string {
+	t.Helper()
+	tr, err := format.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := format.WriteText(&text, tr); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+// revealed are those of some words that are in a trace: in the bytes of its files
+// and their names, or in its text.
+func revealed(t *testing.T, path string, words []string) (found []string) {
+	t.Helper()
+	all := []byte(twin(t, path))
+	err := filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(file)
+		all = append(append(all, strings.TrimPrefix(file, path)...), b...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range words {
+		if bytes.Contains(all, []byte(w)) {
+			found = append(found, w)
+		}
+	}
+	return found
+}
