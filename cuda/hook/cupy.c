@@ -129,6 +129,15 @@ struct PyMethodDef {
 	DO(int, PyUnicode_CompareWithASCIIString, (PyObject *, const char *))                       \
 	DO(PyObject *, PyErr_Occurred, (void))                                                      \
 	DO(void, PyErr_Clear, (void))                                                               \
+	DO(void, PyErr_Fetch, (PyObject **, PyObject **, PyObject **))        \
+	DO(void, PyErr_Restore, (PyObject *, PyObject *, PyObject *))         \
+	DO(PyObject *, PyDict_GetItemString, (PyObject *, const char *))                            \
+	DO(int, PyDict_SetItemString, (PyObject *, const char *, PyObject *))                       \
+	DO(PyObject *, PyCapsule_New, (void *, const char *, void (*)(PyObject *)))                 \
+	DO(int, PyCapsule_IsValid, (PyObject *, const char *))                                      \
+	DO(void *, PyCapsule_GetPointer, (PyObject *, const char *))                                \
+	DO(int, PySequence_Contains, (PyObject *, PyObject *))                                      \
+	DO(int, PyObject_SetItem, (PyObject *, PyObject *, PyObject *))                             \
 	DO(void, Py_IncRef, (PyObject *))                                                           \
 	DO(void, Py_DecRef, (PyObject *))
 
@@ -297,5 +306,72 @@ EXPORT int gpurec_cupy_methods(PyObject *cls)
 			return 0;
 		}
 	}
+	return 1;
+}
+
+/* ---- in every thread -----------------------------------------------------------
+ *
+ * CuPy's registry is a thread's own, and before each malloc and free CuPy asks by
+ * a C function whether this thread has hooks. Its module memory takes that
+ * function's address out of a table of module memory_hook, __pyx_capi__, when it
+ * is first imported. Put there before that, ours registers the hook in whichever
+ * thread asks for the first time: also one that ran before CuPy was imported, and
+ * one that was made in C. No bytecode runs in it, so no Ctrl-C can be raised there. */
+
+#define HAS_HOOKS "int (int __pyx_skip_dispatch)"
+#define GET_HOOKS "PyObject *(int __pyx_skip_dispatch)"
+
+static struct {
+	int (*has)(int);
+	PyObject *(*get)(int);
+	PyObject *name, *hook;
+} registry;
+
+static __thread bool asked __attribute__((tls_model("initial-exec")));
+
+static int has_hooks(int skip_dispatch)
+{
+	if (!asked) {
+		PyObject *type, *value, *traceback;
+		asked = true;
+		py.PyErr_Fetch(&type, &value, &traceback); /* a free may come while an exception is on its way */
+		PyObject *hooks = registry.get(0);
+		if (hooks) {
+			if (py.PySequence_Contains(hooks, registry.name) == 0)
+				py.PyObject_SetItem(hooks, registry.name, registry.hook);
+			py.Py_DecRef(hooks);
+		}
+		py.PyErr_Clear();
+		py.PyErr_Restore(type, value, traceback);
+	}
+	return registry.has(skip_dispatch);
+}
+
+/* Registers hook under name in each thread that uses CuPy's pool, if table is the
+ * __pyx_capi__ of a memory_hook of the kind that is known. Called with the
+ * interpreter's lock, before cupy.cuda.memory is imported; 0: this cannot be done. */
+EXPORT int gpurec_cupy_every_thread(PyObject *table, PyObject *name, PyObject *hook)
+{
+	if (registry.hook || !find_cpython())
+		return 0;
+	PyObject *has = py.PyDict_GetItemString(table, "_has_memory_hooks");
+	PyObject *get = py.PyDict_GetItemString(table, "get_memory_hooks");
+	if (!has || !get || !py.PyCapsule_IsValid(has, HAS_HOOKS) || !py.PyCapsule_IsValid(get, GET_HOOKS))
+		return 0;
+	void *p = py.PyCapsule_GetPointer(has, HAS_HOOKS), *q = py.PyCapsule_GetPointer(get, GET_HOOKS);
+	memcpy(&registry.has, &p, sizeof p);
+	memcpy(&registry.get, &q, sizeof q);
+	int (*ours)(int) = has_hooks;
+	memcpy(&p, &ours, sizeof p);
+	PyObject *capsule = py.PyCapsule_New(p, HAS_HOOKS, NULL);
+	if (!capsule || py.PyDict_SetItemString(table, "_has_memory_hooks", capsule) != 0) {
+		if (capsule)
+			py.Py_DecRef(capsule);
+		py.PyErr_Clear();
+		return 0;
+	}
+	py.Py_DecRef(capsule);
+	py.Py_IncRef(registry.name = name); /* for good: the table's readers never let go either */
+	py.Py_IncRef(registry.hook = hook);
 	return 1;
 }

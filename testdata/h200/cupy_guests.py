@@ -18,6 +18,8 @@ import tempfile
 import threading
 import warnings
 
+import _thread
+
 COUNTS = "GUEST_COUNTS"  # a file to which each process adds a line: its pid, and how often it took memory
 CUPY = "GUEST_CUPY"  # a directory to find cupy in, for an interpreter that neither PYTHONPATH nor site reaches
 
@@ -140,6 +142,27 @@ def inherited():
     print("parent", len(kept), os.waitpid(child, 0)[1] >> 8)
 
 
+def early():
+    """Takes memory on threads that ran before CuPy was imported, of either kind, and on the main one."""
+    go, done = threading.Event(), threading.Event()
+
+    def work():
+        go.wait()
+        print(take((1000, 2000)))
+        done.set()
+
+    t = threading.Thread(target=work)
+    t.start()
+    import cupy  # noqa: F401
+
+    go.set()
+    t.join()
+    done.clear()
+    _thread.start_new_thread(work, ())
+    done.wait()
+    print(take((3000,)))
+
+
 def site():
     """Runs below a sitecustomize of its own, which follows CuPy's import as gpurec's does."""
     import sitecustomize
@@ -199,7 +222,7 @@ def interrupted():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-PROGRAMS = {f.__name__: f for f in (hooks, workers, inherited, site, isolated, fails, interrupted)}
+PROGRAMS = {f.__name__: f for f in (hooks, workers, inherited, early, site, isolated, fails, interrupted)}
 
 # What is run: a title, the interpreter's options, the program.
 ROWS = (
@@ -208,6 +231,7 @@ ROWS = (
     ("spawns workers", (), ("workers", "spawn")),
     ("workers of a forkserver", (), ("workers", "forkserver")),
     ("forks and lets go", (), ("inherited",)),
+    ("threads before CuPy", (), ("early",)),
     ("its own sitecustomize", (), ("site",)),
     ("python -I", ("-I",), ("isolated",)),
     ("python -E", ("-E",), ("isolated",)),

@@ -1,8 +1,10 @@
 """CuPy's pool, through CuPy's own MemoryHook.
 
 A CuPy hook is registered per thread, so install registers one in the thread
-that imports CuPy, and in each that starts afterwards. Threads that were running
-before and first use CuPy later are not seen: CuPy offers no place for it.
+that imports CuPy and in each that starts afterwards, and has the hook register it
+in those that ran before, when they come to use CuPy's pool (cuda/hook/cupy.c).
+The last cannot be done in a CuPy whose tables are of another kind, or whose pool
+has read them already, because a finder in front of ours found module memory_hook.
 
 The callbacks are C functions of the hook, put into the class as they are, so
 no Python code of ours runs inside an allocation: no frame to hide from the
@@ -37,7 +39,7 @@ CALLBACKS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
 
 
 def install(memory_hook: Any) -> bool:
-    """Register the hook in this thread and in each that starts from now on.
+    """Register the hook in this thread and in each other.
 
     memory_hook is the module cupy.cuda.memory_hook. Reports whether CuPy's
     pool is now recorded; it is not where this process is not recorded. Called
@@ -47,6 +49,9 @@ def install(memory_hook: Any) -> bool:
         return False
     hook = _hook_class(memory_hook.MemoryHook, _hook.library)()
     _register(memory_hook, hook)
+    table = getattr(memory_hook, "__pyx_capi__", None)
+    if isinstance(table, dict):
+        _hook.cupy_every_thread(table, NAME, hook)
     _register_in_new_threads(memory_hook, hook)
     return True
 
@@ -112,7 +117,7 @@ def _register(memory_hook: Any, hook: Any) -> None:
 
 
 def _register_in_new_threads(memory_hook: Any, hook: Any) -> None:
-    """Register in each thread as it starts.
+    """Register in each thread as it starts, whatever CuPy's tables are.
 
     Thread._set_ident is called by a new thread about itself, in every CPython
     since 3.3, and by the object that stands for a thread made elsewhere. It

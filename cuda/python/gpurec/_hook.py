@@ -23,6 +23,7 @@ _SIGNATURES = {
     "gpurec_scope_report": ("", "Qs"),
     "gpurec_mark": ("", "s"),
     "gpurec_cupy_methods": ("i", "O"),
+    "gpurec_cupy_every_thread": ("i", "OOO"),
 }
 
 
@@ -82,7 +83,7 @@ def _none(*arguments: Any) -> None:
 
 library = load()
 if library is None:
-    active = cupy_methods = _none_active
+    active = cupy_methods = cupy_every_thread = _none_active
     scope_begin = scope_begin_on = _none_begin
     scope_ask = _none_ask
     scope_end = scope_reset = scope_report = mark = _none
@@ -96,6 +97,7 @@ else:
     scope_report = library.gpurec_scope_report
     mark = library.gpurec_mark
     cupy_methods = library.gpurec_cupy_methods
+    cupy_every_thread = library.gpurec_cupy_every_thread
 
 
 def text(s: str) -> bytes:

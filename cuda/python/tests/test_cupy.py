@@ -113,18 +113,23 @@ class TestCuPy(Case):
             malloc(0, acquired=True),
         )
 
-    def test_every_thread_that_starts_after(self):
+    early = "early [] ['gpurec']"  # a thread from before CuPy, before and after it first takes memory
+
+    def test_every_thread(self):
         log, out, _ = self.run_python(
             """
             import threading, _thread
             before = threading.Event()
             def early():
                 before.wait()
-                print("early", list(cupy.cuda.memory_hook.get_memory_hooks()))
+                at_first = list(cupy.cuda.memory_hook.get_memory_hooks())
+                cupy.cuda.MemoryPool().malloc(0)
+                print("early", at_first, list(cupy.cuda.memory_hook.get_memory_hooks()))
             t = threading.Thread(target=early); t.start()
             import cupy
             before.set(); t.join()
             def late(name):
+                cupy.cuda.MemoryPool().malloc(0)
                 print(name, list(cupy.cuda.memory_hook.get_memory_hooks()))
             class Sub(threading.Thread):
                 def run(self): late("sub")
@@ -146,9 +151,66 @@ class TestCuPy(Case):
         )
         self.assertEqual(
             out.splitlines(),
-            ["early []"] + [n + " ['gpurec']" for n in ("late", "sub", "pool", "foreign", "main")] + ["4"],
+            [self.early] + [n + " ['gpurec']" for n in ("late", "sub", "pool", "foreign", "main")] + ["4"],
         )
-        self.assertEqual(log, [])
+        self.assertEqual(len([line for line in log if "api=202" in line]), 5 + ("gpurec" in self.early))
+
+    def test_threads_that_cannot_be_followed(self):
+        """CuPy's pool has read the table already: new threads are registered as they start."""
+        _, out, _ = self.run_python(
+            """
+            import sys, threading
+            sys.meta_path = [f for f in sys.meta_path if "CuPy" not in repr(f)]
+            import cupy
+            from gpurec import _cupy
+            print(_cupy.install(cupy.cuda.memory_hook))
+            def work(): print(list(cupy.cuda.memory_hook.get_memory_hooks()))
+            t = threading.Thread(target=work); t.start(); t.join()
+            """,
+            path=[STANDIN],
+        )
+        self.assertEqual(out, "True\n['gpurec']\n")
+
+    def test_tables_of_another_kind_are_left_alone(self):
+        _, out, _ = self.run_python(
+            """
+            import cupy
+            from gpurec import _hook
+            good = cupy.cuda.memory_hook._keep
+            has, get = (capsule for _, _, capsule in good)
+            for table in {}, {"_has_memory_hooks": get, "get_memory_hooks": has}, {"_has_memory_hooks": 1, "get_memory_hooks": get}:
+                before = dict(table)
+                print(_hook.cupy_every_thread(table, "x", object()), table == before)
+            """,
+            path=[STANDIN],
+            STUB_INACTIVE="1",
+        )
+        self.assertEqual(out, 3 * "0 True\n")
+
+    def test_an_exception_on_its_way_stays(self):
+        """A thread's first question comes while its frame is left by an exception."""
+        log, out, _ = self.run_python(
+            """
+            import threading
+            go = threading.Event()
+            def early():
+                go.wait()
+                pool = cupy.cuda.MemoryPool()
+                kept = []
+                try:
+                    try:
+                        raise KeyError("theirs")
+                    finally:
+                        kept.append(pool.malloc(1000))
+                except KeyError as e:
+                    print(repr(e), len(kept))
+            t = threading.Thread(target=early); t.start()
+            import cupy
+            go.set(); t.join()
+            """,
+            path=[STANDIN],
+        )
+        self.assertEqual(out, "KeyError('theirs') 1\n")
 
     def test_no_python_of_ours_runs_inside(self):
         _, out, _ = self.run_python(
@@ -263,10 +325,12 @@ class TestThroughCtypes(TestCuPy):
 
     first = 1
     stub_flags = ("-DNO_CPYTHON",)
+    early = "early [] []"
 
     # Their answer to other arguments is the next test's; ctypes holds no references of ours.
     test_arguments_in_any_order_under_equal_names = None
     test_no_reference_is_kept = None
+    test_an_exception_on_its_way_stays = None
 
     def test_a_cupy_that_passes_something_else_is_left_alone(self):
         log, out, err = self.run_python(

@@ -1,6 +1,23 @@
 """A pool that calls hooks when and as CuPy's does; blocks are kept by exact size."""
 
-from cupy.cuda.memory_hook import get_memory_hooks
+import ctypes
+
+from cupy.cuda import memory_hook
+
+
+def _imported(name, signature):
+    """A C function of module memory_hook, taken once and for all, as Cython does."""
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int)(pointer(memory_hook.__pyx_capi__[name], signature))
+
+
+_has_memory_hooks = _imported("_has_memory_hooks", b"int (int __pyx_skip_dispatch)")
+
+
+def get_memory_hooks():
+    """This thread's hooks, if any; a thread that has none is asked no more."""
+    return memory_hook.get_memory_hooks() if _has_memory_hooks(0) else {}
+
 
 EXTRA = {}  # what a CuPy of another time would pass besides
 
@@ -67,6 +84,9 @@ class Pool:
             finally:
                 for hook in get_memory_hooks().values():
                     hook.alloc_postprocess(mem_ptr=ptr, **kwargs)
+
+
+MemoryPool = Pool
 
 
 class Device:
