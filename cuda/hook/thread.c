@@ -174,6 +174,7 @@ static void thread_ends(void *unused)
 	t->begun = false;
 	t->clear[0] = t->clear[1] = 0;
 	t->ndomains = 0;
+	t->stack_of = 0;
 	__atomic_store_n(&taken[t->slot], 0, __ATOMIC_RELEASE);
 }
 

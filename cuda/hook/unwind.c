@@ -235,7 +235,7 @@ __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max,
 	unsigned n = 0, last = NO_MODULE, more = 0;
 	bool called = false, ours = true; /* called: f.pc is where a call returns */
 	gpurec_sum sum = 0;
-	while (n + more < COUNT_MOST) {
+	while (f.pc != 0 && n + more < COUNT_MOST) { /* a return address of 0 is an end too */
 		uintptr_t at = f.pc - called;
 		uint64_t rule = recall(at);
 		unsigned number = RULE_MODULE(rule);
@@ -244,7 +244,7 @@ __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max,
 			number = RULE_MODULE(rule);
 		}
 		if (rule == 0) {
-			more += f.pc != 0; /* a return address of 0 is an end too */
+			more++;
 			break;
 		}
 		last = number;
