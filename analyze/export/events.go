@@ -55,9 +55,9 @@ var eventColumns = []column[*eventRow]{
 	{name: "process_acquired", typ: i64, doc: "live bytes of the process at the driver layer after the event", num: func(r *eventRow) int64 { return r.acquired }},
 	{name: "device_used", typ: i64, doc: "used of all traced processes on the device after the event, -1 without a device", num: func(r *eventRow) int64 { return r.deviceUsed }},
 	{name: "device_acquired", typ: i64, doc: "acquired of all traced processes on the device after the event, -1 without a device", num: func(r *eventRow) int64 { return r.deviceAcquired }},
-	{name: "file", typ: text, doc: "of the innermost frame", str: func(r *eventRow) string { return r.frame.File }},
+	{name: "file", typ: text, doc: "of the innermost frame; the module of a native one without", str: func(r *eventRow) string { return r.frame.File }},
 	{name: "line", typ: i32, doc: "of the innermost frame, 0 unknown", num: func(r *eventRow) int64 { return int64(r.frame.Line) }},
-	{name: "function", typ: text, doc: "of the innermost frame", str: func(r *eventRow) string { return r.frame.Function }},
+	{name: "function", typ: text, doc: "of the innermost frame; +address of a native one without", str: func(r *eventRow) string { return r.frame.Function }},
 	{name: "stack", typ: text, doc: "frames as file:line:function, outermost first, joined by ;", str: func(r *eventRow) string { return r.stack }},
 	{name: "scope", typ: u64, doc: "innermost open scope of the thread, 0 for none", num: func(r *eventRow) int64 { return int64(r.Scope) }},
 	{name: "scope_path", typ: text, doc: "names of the scope and those around it, outermost first, joined by /", str: func(r *eventRow) string { return r.path }},
@@ -275,6 +275,7 @@ func (s *stackTexts) of(id format.StackID) stackText {
 		}
 		s.b.WriteString(frame.String())
 		t.frame = frame
+		t.frame.File, t.frame.Function = frame.Source(), frame.Name()
 	}
 	t.text = s.b.String()
 	t.site, _ = tree.NameOf(tree.ByLine, id, s.defs)

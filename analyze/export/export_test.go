@@ -115,13 +115,15 @@ frame 2 python "/app/net.py" 7 "forward"
 frame 3 thread "" 0 "[thread loader]"
 stack 10 0 1
 stack 11 10 2
+frame 4 native "" 0 "" module="/opt/libx.so" address=16
 stack 12 0 3
+stack 13 0 4
 name 1 "epoch"
 name 2 "step"
 name 3 "torch"
 1100 ScopeBegin process=1 thread=5 api=nvtx scope=8 name=1 note=3
 1200 Alloc process=1 thread=5 api=cuMemAlloc_v2 device=0 address=0xffffeaab54e00000 size=512 requested=500 stack=10 scope=8
-1250 ScopeBegin process=1 thread=5 api=nvtx scope=9 parent=8 name=2
+1250 ScopeBegin process=1 thread=5 api=nvtx scope=9 parent=8 name=2 stack=13
 1300 Alloc process=1 thread=5 api=cupy device=0 address=0xffffeaab54e00000 object=0x8000000000000001 size=256 requested=200 stack=11 scope=9
 1400 Alloc process=2 thread=6 api=cuMemAlloc_v2 device=1 address=0x10 size=100 requested=100 stack=12
 1500 Free process=1 thread=5 api=cupy address=0xffffeaab54e00000 object=0x8000000000000001 scope=9
@@ -149,6 +151,7 @@ func TestEvents(t *testing.T) {
 		{"64 bits", 3, []string{"address", "object"}, "18446720620317114368 9223372036854775809"},
 		{"a stack", 3, []string{"file", "line", "function", "stack"}, "/app/net.py 7 forward /app/main.py:42:<module>;/app/net.py:7:forward"},
 		{"a thread without frames", 4, []string{"file", "line", "function", "stack"}, " 0 [thread loader] [thread loader]"},
+		{"a native frame", 2, []string{"file", "line", "function", "stack"}, "libx.so 0 +0x10 libx.so+0x10"},
 		{"an unknown stack", 8, []string{"file", "line", "function", "stack"}, " 0  unknown"},
 		{"no stack", 5, []string{"file", "line", "function", "stack"}, " 0  "},
 		{"scope", 0, []string{"scope", "scope_path", "name", "note"}, "8 epoch epoch torch"},
