@@ -77,6 +77,7 @@ void call_graph_memory(int device); /* a graph has memory there */
 bool call_graphs_hold(void);
 void call_graph_reserves(struct call *c);
 void call_freed(void); /* something that may be a pool's is given back */
+CUresult call_synchronised(unsigned api, CUresult status, bool all); /* its status; asks for what a synchronisation has given back */
 void call_reserves_end(int device); /* with the device's primary context */
 
 /*

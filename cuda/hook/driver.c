@@ -92,7 +92,7 @@ static CUresult free_address(unsigned api, CUresult (*real)(CUdeviceptr), CUdevi
 	call_give(&c);
 	CUresult status = real(p);
 	call_gave(&c, status);
-	return status;
+	return call_synchronised(api, status, false);
 }
 WRAP(cuMemFree_v2, (CUdeviceptr p), free_address, p)
 

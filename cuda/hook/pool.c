@@ -122,10 +122,11 @@ static void reserve_is(struct call *c, struct reserve *r, const struct what *w, 
 struct pool {
 	uint64_t handle; /* 0: a free row */
 	uint8_t layer, class;
-	bool own; /* the device's own pool */
+	uint8_t own; /* OWN, OTHER, or not asked yet */
 	int16_t ordinal;
 	struct reserve reserve;
 };
+enum { OTHER = 1, OWN = 2 };
 enum { POOLS = 64 };
 static struct pool pools[POOLS];
 static uint8_t pools_taken;
@@ -155,18 +156,26 @@ static void pool_learn(uint64_t handle, uint8_t layer, uint8_t class, int ordina
 		if (pools[i].handle != 0 || !reserve_take(&pools[i].reserve))
 			continue;
 		p = &pools[i];
-		void *own = NULL;
 		p->layer = layer;
 		p->class = class;
 		p->ordinal = (int16_t)ordinal;
-		p->own = ordinal >= 0 && gpurec_asked.cuDeviceGetDefaultMemPool && gpurec_asked.cuDeviceGetDefaultMemPool(&own, ordinal) == SUCCESS &&
-		         (uintptr_t)own == handle;
+		p->own = ordinal < 0 ? OTHER : 0;
 		p->reserve.n = 0;
 		p->reserve.bytes = 0;
 		__atomic_store_n(&p->handle, handle, __ATOMIC_RELEASE);
 		reserve_leave(&p->reserve);
 	}
 	__atomic_store_n(&pools_taken, 0, __ATOMIC_RELEASE);
+}
+
+/* Whether it is the pool that its device has always: it cannot be destroyed. */
+static bool pool_own(struct pool *p)
+{
+	void *own = NULL;
+	if (p->own == 0 && call_may_ask() && gpurec_asked.cuDeviceGetDefaultMemPool &&
+	    gpurec_asked.cuDeviceGetDefaultMemPool(&own, p->ordinal) == SUCCESS)
+		p->own = (uintptr_t)own == p->handle ? OWN : OTHER;
+	return p->own == OWN;
 }
 
 static struct what pool_what(struct call *c, const struct pool *p)
@@ -344,7 +353,7 @@ static CUresult pool_destroy(unsigned api, CUresult (*real)(void *), void *pool)
 {
 	struct call c;
 	struct pool *p = pool_find((uintptr_t)pool);
-	if (p == NULL || p->own)
+	if (p == NULL || pool_own(p))
 		return real(pool);
 	bool taken = reserve_take(&p->reserve);
 	__atomic_store_n(&p->handle, 0, __ATOMIC_RELEASE);
@@ -365,26 +374,41 @@ WRAP(cuMemPoolDestroy, (void *pool), pool_destroy, pool)
 
 /* ---- synchronisations ------------------------------------------------------------------------------ */
 
-/* After one that succeeded: what was freed before it may have left a pool's reserve. */
-static CUresult synchronised(unsigned api, CUresult status)
+static bool own_reserve(struct pool *p)
+{
+	return __atomic_load_n(&p->handle, __ATOMIC_ACQUIRE) != 0 && p->reserve.bytes > 0 && p->class == GPUREC_CLASS_DEVICE && pool_own(p);
+}
+
+/* After a call that has synchronised, all or only with what it frees: what was
+ * freed before it may have left a pool's reserve. */
+CUresult call_synchronised(unsigned api, CUresult status, bool all)
 {
 	struct call c;
-	if (status != SUCCESS || !__atomic_load_n(&freed, __ATOMIC_RELAXED) || !call_may_ask() || !call_begin(&c, api, 0, -1))
+	struct pool *any = NULL;
+	if (status != SUCCESS || !__atomic_load_n(&freed, __ATOMIC_RELAXED) || !call_may_ask())
 		return status;
-	__atomic_store_n(&freed, 0, __ATOMIC_RELAXED);
-	for (unsigned i = 0; i < POOLS; i++)
-		if (__atomic_load_n(&pools[i].handle, __ATOMIC_ACQUIRE) != 0 && pools[i].own && pools[i].reserve.bytes > 0)
-			pool_ask(&c, &pools[i]);
+	int err = errno;
+	for (unsigned i = 0; i < POOLS && any == NULL; i++)
+		if (own_reserve(&pools[i]))
+			any = &pools[i];
+	errno = err;
+	if (all)
+		__atomic_store_n(&freed, 0, __ATOMIC_RELAXED);
+	if (any == NULL || !call_begin(&c, api, 0, -1))
+		return status;
+	for (struct pool *p = any; p < pools + POOLS; p++)
+		if (own_reserve(p))
+			pool_ask(&c, p);
 	call_end(&c);
 	return status;
 }
 
-static CUresult synchronise(unsigned api, CUresult (*real)(void *), void *what) { return synchronised(api, real(what)); }
+static CUresult synchronise(unsigned api, CUresult (*real)(void *), void *what) { return call_synchronised(api, real(what), true); }
 WRAP(cuStreamSynchronize, (void *stream), synchronise, stream)
 WRAP(cuStreamSynchronize_ptsz, (void *stream), synchronise, stream)
 WRAP(cuEventSynchronize, (void *event), synchronise, event)
 
-static CUresult ctx_synchronise(unsigned api, CUresult (*real)(void)) { return synchronised(api, real()); }
+static CUresult ctx_synchronise(unsigned api, CUresult (*real)(void)) { return call_synchronised(api, real(), true); }
 WRAP(cuCtxSynchronize, (void), ctx_synchronise)
 
 /* ---- graphs' memory ---------------------------------------------------------------------------------- */
