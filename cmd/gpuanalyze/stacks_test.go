@@ -202,3 +202,11 @@ func TestEveryAnswerHasViews(t *testing.T) {
 		}
 	}
 }
+
+// Folded stacks name native frames as lines does.
+func TestFoldedNative(t *testing.T) {
+	code, out, stderr := command1(t, "export", "--to", "folded", "-o", "-", "--stacks", "both", "--process", "4711", formattest.Text(t, stacksText).Path())
+	if want := "/home/me/model.py:8:forward;libtorch_cuda.so:at::empty_cuda;libc10_cuda.so+0x1234 4096\n"; code != 0 || !strings.Contains(out, want) {
+		t.Errorf("exit %d, no %q in\n%s%s", code, want, out, stderr)
+	}
+}

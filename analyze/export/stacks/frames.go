@@ -2,7 +2,6 @@ package stacks
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/tree"
@@ -51,14 +50,10 @@ func (f *frames) of(stack format.StackID, defs *format.Defs) []int {
 }
 
 func shown(fr *format.Frame) frame {
-	s := frame{function: analyze.Printable(fr.Function), file: analyze.Printable(fr.File), line: fr.Line}
-	if s.function == "" && fr.Kind == format.FrameNative {
-		s.function = fmt.Sprintf("%s+%#x", analyze.Printable(filepath.Base(fr.Module)), fr.Address)
+	if fr.Kind == format.FrameNative && fr.Function == "" {
+		return frame{function: analyze.Printable(fr.String())}
 	}
-	if s.file == "" && fr.Kind == format.FrameNative {
-		s.file = analyze.Printable(fr.Module)
-	}
-	return s
+	return frame{function: analyze.Printable(fr.Function), file: analyze.Printable(fr.Source()), line: fr.Line}
 }
 
 func (f *frames) add(fr frame) int {
