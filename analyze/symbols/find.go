@@ -96,7 +96,7 @@ func (f *finder) images(b *budget, module, id string) (images []*image, why stri
 			try(file, byID)
 		}
 	}
-	if len(id) > 2 {
+	if len(id) > 2 && !strings.ContainsAny(id, `./\`) {
 		split := filepath.Join(".build-id", id[:2], id[2:])
 		for _, dir := range append(append([]string(nil), f.debug...), f.search...) {
 			try(filepath.Join(dir, split+".debug"), byID)

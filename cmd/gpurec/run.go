@@ -246,7 +246,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 			say(reason)
 		}
 		if o.symbolize > 0 && !o.redact {
-			symbolize(session.Output(), o.symbolize, o.verbose, say)
+			symbolize(session.Output(), o.symbolize, o.retain.Bytes, o.verbose, say)
 		}
 	}
 	if talk {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"io/fs"
+	"path/filepath"
 	"time"
 
 	"github.com/gpurec/gpurec/analyze/symbols"
@@ -21,8 +23,16 @@ const (
 
 // symbolize names the native frames of a trace that has just been closed, while
 // the binaries are where they were: it may be read elsewhere. It ends after so much
-// CPU time; what it has not come to, gpuanalyze symbolize does.
-func symbolize(trace string, most time.Duration, verbose bool, say func(string)) {
+// CPU time; what it has not come to, gpuanalyze symbolize does. Names take room,
+// and tables are written beside: a trace that is kept within so many bytes, where
+// that is not 0, is left as it is unless it surely stays within them.
+func symbolize(trace string, most time.Duration, within int64, verbose bool, say func(string)) {
+	if within > 0 && !roomy(trace, within) {
+		if verbose {
+			say("native frames stay addresses, so that the trace stays within --retain; gpuanalyze symbolize -o names them in a copy")
+		}
+		return
+	}
 	start, cpu := time.Now(), recorder.CPUTime()
 	r, err := symbols.Trace(context.Background(), trace, "", symbols.Options{
 		Debug:    []string{symbols.DebugDir},
@@ -41,4 +51,25 @@ func symbolize(trace string, most time.Duration, verbose bool, say func(string))
 		}
 		say(s)
 	}
+}
+
+// roomy reports whether a trace's definitions may grow fourfold within so many
+// bytes: an address becomes a name, and several nodes where calls are inlined.
+func roomy(trace string, within int64) bool {
+	var all, definitions int64
+	err := filepath.WalkDir(trace, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		all += fi.Size()
+		if base := filepath.Base(path); base == "frames.arrow" || base == "stacks.arrow" {
+			definitions += fi.Size()
+		}
+		return nil
+	})
+	return err == nil && all+4*definitions < within
 }

@@ -58,17 +58,22 @@ func TestSymbolize(t *testing.T) {
 	}
 	var said []string
 	say := func(s string) { said = append(said, s) }
-	symbolize(trace, time.Nanosecond, true, say)
+	symbolize(trace, time.Nanosecond, 0, true, say)
 	if got := frame(); !strings.HasPrefix(got, "taker+0x") || len(said) != 1 || !strings.Contains(said[0], "stopped before the end") {
 		t.Errorf("without time it is %s, said is %q", got, said)
 	}
 	said = nil
-	symbolize(trace, time.Minute, false, say)
+	symbolize(trace, time.Minute, 10_000, true, say)
+	if got := frame(); !strings.HasPrefix(got, "taker+0x") || len(said) != 1 || !strings.Contains(said[0], "stays within --retain") {
+		t.Errorf("without room it is %s, said is %q", got, said)
+	}
+	said = nil
+	symbolize(trace, time.Minute, 16<<20, false, say)
 	if got := frame(); got != source+":5:take" || len(said) != 0 {
 		t.Errorf("the frame is %s, said is %q", got, said)
 	}
 	os.RemoveAll(trace)
-	symbolize(trace, time.Minute, false, say)
+	symbolize(trace, time.Minute, 0, false, say)
 	if len(said) != 1 || !strings.Contains(said[0], "gpuanalyze symbolize tries again") {
 		t.Errorf("without a trace is said %q", said)
 	}
