@@ -8,7 +8,8 @@ from unittest import mock
 
 from support import BIN, PACKAGE, STANDIN, Case, recording_missing
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(PACKAGE)), "testdata", "h200"))
+# Last: it has test modules of its own, of equal names.
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(PACKAGE)), "testdata", "h200"))
 import cupy_guests  # noqa: E402
 
 
