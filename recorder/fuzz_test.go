@@ -26,6 +26,7 @@ func FuzzFold(f *testing.F) {
 	f.Add(join(rec(format.Alloc, 1, 5), rec(format.FreeFailed, 1, 6), rec(format.Reset, 9, 9)), uint64(7))
 	f.Add(join(scope(format.ScopeBegin, 0, 0, 1, 0), scope(format.ScopeBegin, 1, 7, 0, format.FlagRange), scope(format.ScopeEnd, 2, 0, 1, 0), scope(format.ScopeReport, 3, 7, 0, 0)), uint64(0))
 	f.Add(join(rec(format.ThreadBegin, 1, 0), rec(format.Map, 1, 1), rec(format.Unmap, 1, 2), rec(format.Import, 1, 3)), uint64(0))
+	f.Add(join(defineModule(1), defineStack(9), stacked(format.Alloc, 1, 9), defineStack(8), stacked(format.Free, 2, 8)), uint64(0))
 	f.Fuzz(func(t *testing.T, content []byte, dropped uint64) {
 		r := newRawLane(t)
 		copy(r.mem[format.LaneHeaderSize:], content)

@@ -143,6 +143,9 @@ type code struct {
 	frames     map[int32]format.FrameID
 }
 
+// maxUnder is under how many threads' names a stack is found at once.
+const maxUnder = 256
+
 // A module is a file that native code was mapped from.
 type module struct {
 	path, buildID string
@@ -347,7 +350,7 @@ func (f *fold) stackOf(l *lane, hash uint64) format.StackID {
 		root := f.threadStack(l)
 		id, ok := s.under[root]
 		if !ok {
-			if s.under == nil {
+			if s.under == nil || len(s.under) >= maxUnder { // a program that names each of its threads anew
 				s.under = map[format.StackID]format.StackID{}
 			}
 			id = f.resolve(t, root, s)

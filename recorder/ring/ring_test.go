@@ -168,7 +168,8 @@ func TestRecordsRoundTrip(t *testing.T) {
 	table := []byte{1, 2, 3, 4, 5}
 	uuid := []byte("0123456789abcdef")
 	code, stack, name, dev := DefineCode("/a/b.py", "f", 42, 0x30c, table), DefineStack(frames), DefineName(strings.Repeat("x", 5000)), DefineDevice(1, uuid, "H200", 1<<37)
-	err := p.Event(event(format.Alloc, 0xdead), &format.WireCall{Duration: 5, Stream: 9}, code, stack, name, dev)
+	module := DefineModule(7, "/lib/libfoo.so", uuid)
+	err := p.Event(event(format.Alloc, 0xdead), &format.WireCall{Duration: 5, Stream: 9}, code, stack, name, dev, module)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,14 +200,18 @@ func TestRecordsRoundTrip(t *testing.T) {
 			if d := r.Device(); d.Ordinal != 1 || d.Known != 1 || string(d.UUID[:]) != string(uuid) || d.Total != 1<<37 || string(d.Name[:4]) != "H200" {
 				t.Errorf("device came back as %+v", d)
 			}
+		case format.WireModule:
+			if d, id, path := r.Module(); d.Number != 7 || string(id) != string(uuid) || string(path) != "/lib/libfoo.so" {
+				t.Errorf("module came back as %+v %q %q", d, id, path)
+			}
 		case format.Alloc:
 			if e, call := r.Event(), r.Call(); e.Address != 0xdead || call == nil || call.Duration != 5 || call.Stream != 9 {
 				t.Errorf("event came back as %+v %+v", e, call)
 			}
 		}
 	}
-	if seen != 5 {
-		t.Errorf("%d records, want 5", seen)
+	if seen != 6 {
+		t.Errorf("%d records, want 6", seen)
 	}
 }
 
@@ -310,7 +315,7 @@ func TestHostile(t *testing.T) {
 // must be whole records that every accessor can look at.
 func FuzzLane(f *testing.F) {
 	p, _ := pair(64)
-	p.Event(event(format.Alloc, 1), &format.WireCall{}, DefineName("n"), DefineStack([]format.WireFrame{{Code: 1}}), DefineCode("f", "g", 1, 0x30c, []byte{1}), DefineDevice(0, nil, "d", 1))
+	p.Event(event(format.Alloc, 1), &format.WireCall{}, DefineName("n"), DefineStack([]format.WireFrame{{Code: 1}}), DefineCode("f", "g", 1, 0x30c, []byte{1}), DefineDevice(0, nil, "d", 1), DefineModule(1, "/m", []byte{1, 2}))
 	p.Scope(&format.WireScope{WireHead: format.WireHead{Kind: format.ScopeBegin}})
 	p.Thread(&format.WireThread{WireHead: format.WireHead{Kind: format.ThreadBegin}})
 	f.Add(p.ring[:p.head], uint64(0), p.head, 4096)
@@ -356,6 +361,11 @@ func touch(r Record) (sum int) {
 		}
 	case format.WireDevice:
 		sum = int(r.Device().Name[63])
+	case format.WireModule:
+		_, id, path := r.Module()
+		for _, c := range append(id[:len(id):len(id)], path...) {
+			sum += int(c)
+		}
 	default:
 		sum = int(r.Event().B)
 		if c := r.Call(); c != nil {
