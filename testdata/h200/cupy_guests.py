@@ -11,6 +11,7 @@ tests of the Python package run it over their stand-in.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -261,7 +262,10 @@ def run(command, environment, counts):
         for line in f:
             pid, times = map(int, line.split())
             by[pid] = by.get(pid, 0) + times
-    return (p.stdout, p.stderr, p.returncode if p.returncode >= 0 else 128 - p.returncode), by
+    # CuPy's malloc has a branch for threads with hooks, a few lines from the one
+    # without: a traceback names the line of it, whoever the hook is.
+    stderr = re.sub(r"(memory\.pyx\", line) \d+", r"\1 N", p.stderr)
+    return (p.stdout, stderr, p.returncode if p.returncode >= 0 else 128 - p.returncode), by
 
 
 def recorded(trace):
