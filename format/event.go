@@ -247,6 +247,7 @@ type Stats struct {
 	Late        uint64 `json:"late,omitempty"`         // events passed on after their place in the order had gone
 	Unresolved  uint64 `json:"unresolved,omitempty"`   // stacks whose definition never came
 	Lanes       uint64 `json:"lanes,omitempty"`
+	Waited      int64  `json:"waited_ns,omitempty"`        // for which full lanes have held the programs' threads, all together
 	CPUNanos    int64  `json:"cpu_ns,omitempty"`           // of the recorder, as the next two
 	Written     int64  `json:"written_bytes,omitempty"`    // to the trace's files, those included that were rewritten or went again
 	PeakMemory  int64  `json:"peak_rss_bytes,omitempty"`   // resident, lanes included, which are the programs' too

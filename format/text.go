@@ -222,6 +222,7 @@ func appendMetaText(b []byte, m *Meta) []byte {
 	l.uint("lanes", m.Stats.Lanes)
 	l.uint("absent", m.Stats.Absent)
 	l.uint("unwritten", m.Stats.Unwritten)
+	l.int("waited_ns", m.Stats.Waited, 0)
 	l.int("cpu_ns", m.Stats.CPUNanos, 0)
 	l.int("written_bytes", m.Stats.Written, 0)
 	l.int("peak_rss_bytes", m.Stats.PeakMemory, 0)

@@ -82,6 +82,8 @@ func (p *textParser) readMeta(a *args) error {
 			m.Stats.Absent = a.uint(64)
 		case "unwritten":
 			m.Stats.Unwritten = a.uint(64)
+		case "waited_ns":
+			m.Stats.Waited = a.int(64)
 		case "cpu_ns":
 			m.Stats.CPUNanos = a.int(64)
 		case "written_bytes":

@@ -202,7 +202,8 @@ type LaneHeader struct {
 	Spare1  uint32
 	Dropped uint64 // records refused since birth
 	Asked   uint64 // time of the record by which the thread asked last
-	Spare2  [12]uint64
+	Waited  uint64 // ns for which a full lane has held threads since birth
+	Spare2  [11]uint64
 
 	// Written by the consumer.
 	Tail       uint64

@@ -142,7 +142,7 @@ func (d *drain) bury(p *process) ending {
 		}
 	}
 	for _, l := range append([]*lane(nil), p.lanes...) {
-		d.out.left = append(d.out.left, leaving{lane: l, time: e.time, dropped: l.ring.Dropped()})
+		d.out.left = append(d.out.left, leaving{lane: l, time: e.time, dropped: l.ring.Dropped(), waited: l.ring.Waited()})
 		d.unmap(l)
 	}
 	d.lanes = keep(d.lanes, func(l *lane) bool { return l.ring != nil })

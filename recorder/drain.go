@@ -331,7 +331,7 @@ func (d *drain) finish() {
 		time.Sleep(paceLeast)
 	}
 	for _, l := range append([]*lane(nil), d.lanes...) {
-		d.out.left = append(d.out.left, leaving{lane: l, time: ring.Now(), dropped: l.ring.Dropped()})
+		d.out.left = append(d.out.left, leaving{lane: l, time: ring.Now(), dropped: l.ring.Dropped(), waited: l.ring.Waited()})
 		d.unmap(l)
 	}
 	for _, p := range d.processes {
@@ -358,7 +358,7 @@ func (d *drain) finish() {
 func (d *drain) abandon() {
 	d.listener.close()
 	for _, l := range append([]*lane(nil), d.lanes...) {
-		d.out.left = append(d.out.left, leaving{lane: l, time: ring.Now(), dropped: l.ring.Dropped()})
+		d.out.left = append(d.out.left, leaving{lane: l, time: ring.Now(), dropped: l.ring.Dropped(), waited: l.ring.Waited()})
 		d.unmap(l)
 	}
 	d.lanes = nil

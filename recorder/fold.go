@@ -225,11 +225,15 @@ func skipDefinitions(b []byte) []byte {
 	}
 }
 
+// mostWaited is the longest that is believed of a lane: a year.
+const mostWaited = 365 * 24 * time.Hour
+
 // left ends a lane. What its counter has beyond the gaps seen stands after its
 // last event: a thread that was refused and then was silent.
 func (f *fold) left(v *leaving) {
 	l := v.lane
 	l.fold.gone = true
+	f.stats.Waited += int64(min(v.waited, uint64(mostWaited)))
 	if v.corrupt != nil {
 		f.stats.ClosedLanes++
 		f.s.say(v.corrupt.Error() + ": closed, its further events are lost")

@@ -69,6 +69,7 @@ type leaving struct {
 	lane    *lane
 	time    format.Time
 	dropped uint64
+	waited  uint64
 	corrupt error // why it was closed, nil at its process's end
 }
 

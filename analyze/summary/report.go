@@ -45,6 +45,7 @@ type Cost struct {
 	Events  uint64 `json:"events"`         // that it wrote, those that are not retained included
 	CPU     int64  `json:"cpu_ns"`         // on all cores, the time included in which NVML was read
 	Written int64  `json:"written_bytes"`  // to the trace's files
+	Waited  int64  `json:"waited_ns"`      // for which full lanes have held the programs' threads, with --on-full wait
 	Memory  int64  `json:"peak_rss_bytes"` // resident at most, the lanes included
 }
 

@@ -251,7 +251,7 @@ func (a *Answer) End(p *analyze.Pass) error {
 		t.NoSamples = t.Meta.NoSamples
 	}
 	if s := t.Meta.Stats; s.CPUNanos > 0 || s.Written > 0 {
-		t.Cost = &Cost{s.Events, s.CPUNanos, s.Written, s.PeakMemory}
+		t.Cost = &Cost{s.Events, s.CPUNanos, s.Written, s.Waited, s.PeakMemory}
 	}
 	a.endDevices(p)
 	a.endProcesses(p)

@@ -228,7 +228,7 @@ func TestCost(t *testing.T) {
 		cost Cost
 		want string
 	}{
-		{"all", Cost{Events: 1000, CPU: 400_000, Written: 2820, Memory: 64 << 20}, "0s CPU (400 ns an event), 2.75 KiB written (2.8 B an event), 64.00 MiB memory at most"},
+		{"all", Cost{Events: 1000, CPU: 400_000, Written: 2820, Waited: 1500_000, Memory: 64 << 20}, "0s CPU (400 ns an event), 2.75 KiB written (2.8 B an event), 64.00 MiB memory at most, threads waited 1.5ms"},
 		{"no event", Cost{CPU: 5_000_000}, "5ms CPU"},
 		{"an older trace", Cost{Events: 2, CPU: 3_000_000_000}, "3s CPU (1500000000 ns an event)"},
 	} {

@@ -191,6 +191,9 @@ func (c *Cost) String() string {
 	if c.Memory > 0 {
 		s = append(s, format.Bytes(c.Memory)+" memory at most")
 	}
+	if c.Waited > 0 {
+		s = append(s, "threads waited "+time.Duration(c.Waited).Round(time.Microsecond).String())
+	}
 	return strings.Join(s, ", ")
 }
 

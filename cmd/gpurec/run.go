@@ -61,6 +61,7 @@ type settings struct {
 	interval    time.Duration
 	laneSize    size
 	onFull      choice
+	waitBudget  time.Duration
 	rotateSize  size
 	rotateEvery time.Duration
 	retain      retention
@@ -86,6 +87,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	f.DurationVar(&o.interval, "sample-interval", 10*time.Millisecond, "between readings of NVML, 0 for none")
 	f.Var(&o.laneSize, "lane-size", "buffer of each thread, 256KiB to 256MiB, rounded up to a power of two")
 	f.Var(&o.onFull, "on-full", "what a full buffer does: drop and count, or let the thread wait")
+	f.DurationVar(&o.waitBudget, "wait-budget", time.Second, "with --on-full wait: for how long of each second a thread may be held; beyond it a full buffer drops and counts")
 	f.Var(&o.rotateSize, "rotate-size", "begin a new part of the trace after so many bytes, 0 never")
 	f.DurationVar(&o.rotateEvery, "rotate-every", 0, "begin a new part of the trace after this time, 0 never")
 	f.Var(&o.retain, "retain", "keep the newest parts of the trace, in so many bytes of disk or of so much time at least (10m is minutes, 10MiB bytes); parts are then an eighth of the bytes, a quarter of the time; 0 keeps all")
@@ -126,6 +128,8 @@ func (o *settings) check() error {
 		return fmt.Errorf("--max-frames %d: want 1 to %d", o.maxFrames, format.MaxFrames)
 	case o.interval < 0 || o.interval > 0 && o.interval < time.Millisecond:
 		return fmt.Errorf("--sample-interval %v: want 1ms or more, or 0", o.interval)
+	case o.waitBudget <= 0 || o.waitBudget > time.Second:
+		return fmt.Errorf("--wait-budget %v: want more than 0 and 1s at most", o.waitBudget)
 	case o.rotateEvery < 0:
 		return fmt.Errorf("--rotate-every %v: want a positive time, or 0 for never", o.rotateEvery)
 	case o.retain.check() != nil:
@@ -203,6 +207,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		Output:      output(o.output, command[0]),
 		Meta:        meta,
 		Wait:        o.onFull.value == "wait",
+		WaitBudget:  o.waitBudget,
 		RotateSize:  int64(o.rotateSize),
 		RotateEvery: o.rotateEvery,
 		Say:         say,

@@ -256,6 +256,33 @@ func TestStormWait(t *testing.T) {
 	}
 }
 
+// TestWaitIsMeasured: the trace says for how long full buffers held the threads,
+// not at all where they are to drop; with a small budget they are held and then
+// refused. What is recorded and what is lost is all there was, in each case.
+func TestWaitIsMeasured(t *testing.T) {
+	const events = 40_000
+	for _, row := range []struct {
+		name string
+		more []string
+	}{
+		{"drop", []string{"--on-full=drop"}},
+		{"wait", []string{"--on-full=wait"}},
+		{"wait a little", []string{"--on-full=wait", "--wait-budget=1us"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			allocs, frees, tr := storm(t, 4, events, append(row.more, "--lane-size=256KiB", "--sample-interval=0")...)
+			s, recorded := tr.meta.Stats, tr.kinds[format.Alloc]+tr.kinds[format.Free]
+			t.Logf("%d recorded, %d lost, threads waited %v", recorded, s.Lost, time.Duration(s.Waited))
+			if recorded+int(s.Lost) != allocs+frees {
+				t.Errorf("%d recorded and %d lost of %d", recorded, s.Lost, allocs+frees)
+			}
+			if row.name == "drop" && s.Waited != 0 || row.name == "wait a little" && s.Lost > 0 && s.Waited == 0 {
+				t.Errorf("waited %v", time.Duration(s.Waited))
+			}
+		})
+	}
+}
+
 // TestStormDrop: what is recorded and what is lost are what happened, exactly.
 func TestStormDrop(t *testing.T) {
 	events := 50_000

@@ -74,6 +74,7 @@ static bool wait_for_room(struct thread *t, uint64_t end, bool alloc)
 		now = gpurec_now() - now;
 		t->waited += now;
 		t->held += now;
+		__atomic_fetch_add(&t->lane->waited, now, __ATOMIC_RELAXED);
 		if (fits(t, end, alloc))
 			return true;
 	}

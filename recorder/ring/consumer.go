@@ -128,6 +128,10 @@ func (c *Consumer) Pending() uint64 { return atomic.LoadUint64(&c.header.Head) -
 // least the sum of the gaps in what Read returned.
 func (c *Consumer) Dropped() uint64 { return atomic.LoadUint64(&c.header.Dropped) }
 
+// Waited is for how many nanoseconds the lane has held its threads, as the writer
+// says.
+func (c *Consumer) Waited() uint64 { return atomic.LoadUint64(&c.header.Waited) }
+
 // Attend tells the writer that somebody reads: what a full lane does, and how
 // long it may hold its thread in a second.
 func (c *Consumer) Attend(onFull uint32, budget uint64) {

@@ -284,7 +284,9 @@ func (p *Producer) wait(n uint64, kind format.Kind) bool {
 			return false
 		}
 		time.Sleep(nap)
-		p.budget.spent += time.Duration(Now() - now)
+		held := Now() - now
+		p.budget.spent += time.Duration(held)
+		atomic.AddUint64(&p.header.Waited, uint64(held))
 		if p.room(n, kind) {
 			return true
 		}
