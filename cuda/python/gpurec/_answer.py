@@ -16,7 +16,10 @@ MB = 1 << 20
 
 
 class NoAnswer(Exception):
-    """The recorder could not be asked, or did not answer in time. Its text says why."""
+    """The recorder could not be asked, or did not answer in time. Its text says why;
+    late is whether it may answer another time."""
+
+    late = False
 
 
 class Measure(NamedTuple):
@@ -57,7 +60,8 @@ class Measures(ctypes.Structure):
     ]
 
 
-WHY = (
+TOO_LATE = 3
+WHY = (  # by gpurec.h's outcomes
     "",
     "this process is not recorded: start it with gpurec run",
     "the recording has ended",
@@ -75,7 +79,9 @@ def ask(scope: int, curve: str, how: int = ONLY, subcontext: Optional[str] = Non
     text = None if subcontext is None else _hook.text(subcontext)
     outcome = _hook.scope_ask(scope, how, text, ctypes.byref(found))
     if outcome != 0:
-        raise NoAnswer(WHY[outcome] if 0 < outcome < len(WHY) else "the hook says %d" % outcome)
+        why = NoAnswer(WHY[outcome] if 0 < outcome < len(WHY) else "the hook says %d" % outcome)
+        why.late = outcome == TOO_LATE
+        raise why
     if not found.known >> i & 1:
         raise NoAnswer("nothing is known of the %s curve: there was no reading" % curve)
     layer = ("pool" if found.state == _wire.ANSWER_POOL else "driver", "driver", "")[i]

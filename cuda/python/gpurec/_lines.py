@@ -138,14 +138,13 @@ class LineProfileHook(scope):
 
 
 _moments = itertools.count(1)
-_PATIENCE = 5.0  # seconds until what was published must be in the files; it takes less than one
+_PATIENCE = 20.0  # seconds until what was published must be in the files; it takes less than one
 
 
 def _from_trace(id: int, max_depth: int) -> str:
     """What gpuanalyze lines prints of a scope up to now:
 
-    1 a report of the scope under a text of its own, and an answer to it: all that
-      was published before is folded
+    1 a report of the scope under a text of its own, for somebody who records
     2 the report is in the files, and so is what came before it
     3 lines, of the scope that has this report
     """
@@ -153,7 +152,11 @@ def _from_trace(id: int, max_depth: int) -> str:
     if program is None or trace is None:
         raise NoAnswer("this takes gpuanalyze, which is not on PATH" if trace else "this process does not know its trace")
     note = "print_report %d.%d" % (id, next(_moments))
-    ask(id, "acquired", REPORT, note)
+    try:
+        ask(id, "acquired", REPORT, note)
+    except NoAnswer as e:
+        if not e.late:
+            raise
     end = time.monotonic() + _PATIENCE
     while True:
         for s in json.loads(_gpuanalyze(program, "contexts", "--json", trace))["scopes"]:

@@ -33,7 +33,7 @@ def patient(ask):
         try:
             return ask()
         except NoAnswer as e:
-            if "100 ms" not in str(e): raise
+            if not e.late: raise
             time.sleep(0.001)
     raise SystemExit("no answer in 30 seconds")
 """
@@ -273,13 +273,13 @@ print(patient(m.data_bytes), patient(lambda: max_memory(s)))
 m = GPUMemTrace(ctx="a")
 patient(m.data_bytes)
 os.kill(os.getppid(), signal.SIGKILL)
-said = set()
-for i in range(10000):
+end = time.monotonic() + 30
+while time.monotonic() < end:          # a busy machine takes its time to kill
     try:
         m.data_bytes()
     except NoAnswer as e:
-        said.add(str(e))
-        if "ended" in str(e): break
+        if not e.late: break
+    time.sleep(0.001)
 said = set()
 for i in range(100):
     try: m.data_bytes()
