@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gpurec/gpurec/format"
+)
+
+// TestForkStorm records 200 processes, made in every way there is, of which a
+// third is killed: each one's events are those that its own log has, and nothing
+// of it all is left behind.
+func TestForkStorm(t *testing.T) {
+	const children, mark = 200, "GPUREC_TEST_STORM"
+	dir, path := t.TempDir(), program(t, "forkstorm")
+	shm := names(t, "/dev/shm")
+	c := gpurec(t, dir, "run", "--simulate-gpu=2", "--on-full", "wait", "-o", "t.gpurec", "--", path, dir+"/log", fmt.Sprint(children))
+	tmp := t.TempDir()
+	c.Env = append(c.Env, mark+"="+dir, "GPUREC_SIM_CONTEXT_BYTES=2MiB", "TMPDIR="+tmp, "XDG_RUNTIME_DIR="+tmp)
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, os.Stderr
+	if status := does(t, c); status != 0 {
+		t.Fatalf("status %d", status)
+	}
+	type calls struct{ allocs, frees, failed int }
+	tr := read(t, dir+"/t.gpurec")
+	got, status := map[int32]calls{}, map[int32]int32{}
+	images := map[int32]int{}
+	for _, e := range tr.events {
+		p, ok := tr.defs.Process(e.Process)
+		n := got[p.PID]
+		switch e.Kind {
+		case format.Alloc:
+			n.allocs++
+		case format.Free:
+			n.frees++
+		case format.AllocFailed:
+			n.failed++
+		case format.ProcessBegin:
+			images[p.PID]++
+			continue
+		case format.ProcessEnd:
+			status[p.PID] = e.Status
+			continue
+		default:
+			continue
+		}
+		if !ok {
+			t.Fatalf("%s of a process that has no row", e.Kind)
+		}
+		got[p.PID] = n
+	}
+	kinds, killed := map[string]int{}, 0
+	for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
+		var kind string
+		var pid int32
+		var want calls
+		var victim int
+		if _, err := fmt.Sscanf(line, "%s pid=%d allocs=%d frees=%d failed=%d killed=%d", &kind, &pid, &want.allocs, &want.frees, &want.failed, &victim); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		kinds[kind]++
+		killed += victim
+		have := got[pid]
+		delete(got, pid)
+		want.failed = 0 // it was a child's
+		// One that was killed may have been between the event and its row in the log.
+		more := have.allocs - want.allocs + have.frees - want.frees
+		if more < 0 || more > victim || have.allocs < want.allocs || have.frees < want.frees || have.failed != want.failed {
+			t.Errorf("%s: recorded %+v", line, have)
+		}
+		// Only a parent is told a status, and gpurec is nobody's here.
+		if end, ok := status[pid]; !ok || end != format.Unknown {
+			t.Errorf("%s: ended %v with %d, want unknown", line, ok, end)
+		}
+		if want := map[bool]int{false: 1, true: 2}[kind == "exec"]; images[pid] != want {
+			t.Errorf("%s: %d images, want %d", line, images[pid], want)
+		}
+	}
+	if len(kinds) != 8 || killed < children/5 {
+		t.Errorf("kinds %v, %d killed", kinds, killed)
+	}
+	for pid, n := range got { // the children of those that had used the device
+		if n != (calls{failed: 1}) {
+			t.Errorf("process %d, of which no log tells: %+v", pid, n)
+		}
+	}
+	if len(got) != kinds["late-fork"] {
+		t.Errorf("%d processes were refused the device, want %d", len(got), kinds["late-fork"])
+	}
+	if s := tr.meta.Stats; s.Lost != 0 || tr.meta.Ending != format.EndClosed {
+		t.Errorf("%d lost, ending %q", s.Lost, tr.meta.Ending)
+	}
+	for _, p := range tr.state.Processes() {
+		if p.Acquired().Now != 0 || p.UnknownFrees+p.LostFrees != 0 {
+			t.Errorf("process %d: %d bytes live after its end, %d unknown and %d lost frees", p.ID, p.Acquired().Now, p.UnknownFrees, p.LostFrees)
+		}
+	}
+	if left := names(t, tmp); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	for name := range names(t, "/dev/shm") {
+		if !shm[name] && strings.Contains(name, "gpurec") && !strings.HasPrefix(name, "gpurec-hook-") {
+			t.Errorf("left in /dev/shm: %s", name)
+		}
+	}
+	if left := with(mark + "=" + dir); len(left) > 0 {
+		t.Errorf("processes still run: %v", left)
+	}
+}
+
+func names(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for _, e := range entries {
+		out[e.Name()] = true
+	}
+	return out
+}
+
+// with lists the processes that have a setting in their environment; those that
+// have ended and wait to be reaped have none.
+func with(setting string) (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		b, err := os.ReadFile(d + "/environ")
+		if err == nil && bytes.Contains(append([]byte{0}, b...), []byte("\x00"+setting+"\x00")) {
+			pid, _ := strconv.Atoi(filepath.Base(d))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
