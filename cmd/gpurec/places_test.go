@@ -57,9 +57,9 @@ func TestPlaces(t *testing.T) {
 			status: 7, says: "no such file or directory"},
 		{name: "it goes, and a part is to be created", flags: []string{"--rotate-size=64KiB"}, script: some + `rm -rf m/t.gpurec; ` + some + `exit 7`,
 			status: 7, says: "no such file or directory"},
-		{name: "read-only", options: "ro", script: `echo started`, status: 125, says: "read-only file system; the command was not started"},
+		{name: "read-only", options: "ro", script: `echo started`, status: 125, says: "read-only file system; name a place that can be written, with -o or GPUREC_OUTPUT; the command was not started"},
 		{name: "read-only, and the command matters more", options: "ro", flags: []string{"--best-effort"}, script: `echo started; echo err >&2; exit 7`, status: 7,
-			says: "read-only file system; the command runs unrecorded"},
+			says: "read-only file system; name a place that can be written, with -o or GPUREC_OUTPUT; the command runs unrecorded"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			alwaysHere, dir := t.TempDir(), t.TempDir()
