@@ -21,6 +21,7 @@ type Environment struct {
 	MaxFrames int
 	LaneSize  int64
 	Verbose   bool
+	Deepbind  bool // libraries opened with RTLD_DEEPBIND are recorded too
 
 	Trace string // absolute path of what is recorded; "" where the program need not know
 
@@ -35,7 +36,7 @@ const EnvOuter = "GPUREC_OUTER"
 
 // shared are the names by which the hook takes its settings and gpurec run its
 // flags.
-var shared = []string{format.EnvStacks, format.EnvMaxFrames, format.EnvLaneSize, format.EnvOnFull, format.EnvVerbose}
+var shared = []string{format.EnvStacks, format.EnvMaxFrames, format.EnvLaneSize, format.EnvOnFull, format.EnvVerbose, format.EnvDeepbind}
 
 // UserSetting is what the user set a variable to: its value, but what it was
 // before where the value is an outer recording's word to its hook.
@@ -91,6 +92,9 @@ func (e Environment) Environ(base []string) []string {
 	}
 	if e.Verbose {
 		set(format.EnvVerbose, "1")
+	}
+	if e.Deepbind {
+		set(format.EnvDeepbind, "1")
 	}
 	outer := url.Values{}
 	lookup := func(name string) (string, bool) { v, ok := old[name]; return v, ok }

@@ -276,6 +276,7 @@ const (
 	EnvMaxFrames = "GPUREC_MAX_FRAMES"
 	EnvLaneSize  = "GPUREC_LANE_SIZE"  // bytes, a power of two
 	EnvOnFull    = "GPUREC_ON_FULL"    // drop or wait
+	EnvDeepbind  = "GPUREC_DEEPBIND"   // 1: libraries opened with RTLD_DEEPBIND are led to the hook too
 	EnvNVTXChain = "GPUREC_NVTX_CHAIN" // what NVTX_INJECTION64_PATH was before
 	EnvHook      = "GPUREC_HOOK"       // path of the hook, for the Python package
 	EnvVerbose   = "GPUREC_VERBOSE"    // 1: the hook says on stderr why it is off; else it never prints
@@ -344,7 +345,7 @@ type NamedNumber struct {
 // WireEnv are the environment variables by their names in generated files.
 var WireEnv = []struct{ Name, Value string }{
 	{"TRACE", EnvTrace}, {"SOCKET", EnvSocket}, {"STACKS", EnvStacks}, {"MAX_FRAMES", EnvMaxFrames}, {"LANE_SIZE", EnvLaneSize},
-	{"ON_FULL", EnvOnFull}, {"NVTX_CHAIN", EnvNVTXChain}, {"HOOK", EnvHook}, {"VERBOSE", EnvVerbose},
+	{"ON_FULL", EnvOnFull}, {"NVTX_CHAIN", EnvNVTXChain}, {"HOOK", EnvHook}, {"VERBOSE", EnvVerbose}, {"DEEPBIND", EnvDeepbind},
 }
 
 func appendNames(c []NamedNumber, prefix string, names []string, from int) []NamedNumber {

@@ -69,6 +69,7 @@ type settings struct {
 	symbolize   time.Duration
 	simulate    int
 	noPython    bool
+	deepbind    bool
 	bestEffort  bool
 	redact      bool
 	verbose     bool
@@ -97,6 +98,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
 	f.BoolVar(&o.noPython, "no-python", false, "keep gpurec's Python package off the path: CuPy's pool is then not seen, and import gpurec fails")
 	f.BoolVar(&o.redact, "redact", false, "leave out of the trace command lines but for the program's name, the host's name, and of paths all but the last two elements; native frames stay addresses")
+	f.BoolVar(&o.deepbind, "deepbind", false, "record libraries that are opened with RTLD_DEEPBIND too: their ways to the driver are led past the flag, their other functions are not")
 	f.BoolVar(&o.bestEffort, "best-effort", false, "run the command unrecorded where no trace can be made, instead of not at all")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say what was recorded and what was not, also when stderr is no terminal")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors")
@@ -183,7 +185,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		fmt.Fprintf(stderr, "gpurec: %s; the command was not started\n", printable(err.Error()))
 		return failed
 	}
-	env := cuda.Environment{Stacks: o.stacks.value, MaxFrames: o.maxFrames, LaneSize: powerOfTwo(int64(o.laneSize)), OnFull: o.onFull.value, Verbose: o.verbose}
+	env := cuda.Environment{Stacks: o.stacks.value, MaxFrames: o.maxFrames, LaneSize: powerOfTwo(int64(o.laneSize)), OnFull: o.onFull.value, Verbose: o.verbose, Deepbind: o.deepbind}
 	var err error
 	if env.Hook, err = cuda.Hook("", say); err != nil {
 		return fail(err)

@@ -55,6 +55,7 @@ __attribute__((constructor)) static void read_environment(void)
 		return;
 	}
 	copy(c->chain, sizeof c->chain, getenv(GPUREC_ENV_NVTX_CHAIN));
+	c->deepbind = equal(getenv(GPUREC_ENV_DEEPBIND), "1");
 	c->wait = equal(getenv(GPUREC_ENV_ON_FULL), "wait");
 
 	const char *stacks = getenv(GPUREC_ENV_STACKS);

@@ -162,14 +162,17 @@ static bool is_front(const void *p)
 	return p == (void *)cuGetProcAddress || p == (void *)cuGetProcAddress_v2;
 }
 
-static bool in_libcuda(const void *p)
+/* Whether an address is of a library whose file's name begins so. */
+static bool in_library(const void *p, const char *name)
 {
 	Dl_info info;
 	if (!old_dladdr(p, &info) || info.dli_fname == NULL)
 		return false;
 	const char *base = strrchr(info.dli_fname, '/');
-	return strncmp(base ? base + 1 : info.dli_fname, "libcuda.so", 10) == 0;
+	return strncmp(base ? base + 1 : info.dli_fname, name, strlen(name)) == 0;
 }
+
+static bool in_libcuda(const void *p) { return in_library(p, "libcuda.so"); }
 
 static void set_once(void **slot, void *value)
 {
@@ -251,6 +254,14 @@ static void *door_to_front(unsigned api, bool v2, void *answer)
 	return (v2 ? real_proc_v2 : real_proc_v1) ? answer : NULL;
 }
 
+static void *exchange_proc(bool v2, void *p)
+{
+	set_once(v2 ? &real_proc_v2 : &real_proc_v1, p);
+	if (p != (v2 ? real_proc_v2 : real_proc_v1))
+		return p; /* a second libcuda */
+	return v2 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
+}
+
 static void *door(void *handle, const char *name)
 {
 	unsigned api = find_name(name);
@@ -274,12 +285,7 @@ static void *door(void *handle, const char *name)
 	fill();
 	if (!gpurec_config.on || !(handle == libcuda || in_libcuda(p)))
 		return p;
-	if (api)
-		return exchange(api, p);
-	set_once(v2 ? &real_proc_v2 : &real_proc_v1, p);
-	if (p != (v2 ? real_proc_v2 : real_proc_v1))
-		return p; /* a second libcuda */
-	return v2 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
+	return api ? exchange(api, p) : exchange_proc(v2, p);
 }
 
 EARLY void *gpurec_door(void *handle, const char *name)
@@ -288,6 +294,8 @@ EARLY void *gpurec_door(void *handle, const char *name)
 	if (real_dlsym() == NULL)
 		return NOTHING;
 	gpurec_module_changed();
+	if (unlikely(gpurec_tls.deep != 0 || gpurec_tls.apart))
+		gpurec_deep_look(handle);
 	void *p = NULL;
 	/* What the driver, or a library that another look-up is just opening, asks
 	 * for is its own business; RTLD_NEXT means a function behind the caller. */
@@ -302,6 +310,40 @@ EARLY void *gpurec_door(void *handle, const char *name)
 	}
 	errno = err;
 	return p;
+}
+
+/* ---- libraries past the doors: deepbind.c ------------------------------------- */
+
+bool gpurec_has_driver(void)
+{
+	fill();
+	return libcuda != NULL;
+}
+
+static bool is_loader_name(const char *name) { return strcmp(name, "dlsym") == 0 || strcmp(name, "dlopen") == 0 || strcmp(name, "dlmopen") == 0 || strcmp(name, "dlclose") == 0; }
+
+bool gpurec_exported(const char *name)
+{
+	return is_loader_name(name) || strncmp(name, "_ZN3c1027report", 15) == 0 || (is_driver_name(name) && (is_proc(name) || find_name(name)));
+}
+
+void *gpurec_front(const char *name, void *real)
+{
+	static void *self;
+	Dl_info here;
+	if (real == NULL || is_front(real))
+		return NULL;
+	if (is_driver_name(name)) {
+		if (!in_libcuda(real))
+			return NULL;
+		unsigned api = find_name(name);
+		return api ? exchange(api, real) : exchange_proc(name[16] != 0, real);
+	}
+	if (is_loader_name(name) ? !in_library(real, "libc.so") && !in_library(real, "libc-2") && !in_library(real, "libdl") : !in_library(real, "libc10.so"))
+		return NULL;
+	if (self == NULL && old_dladdr((void *)gpurec_front, &here) && here.dli_fname != NULL)
+		self = old_dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	return self ? gpurec_dlsym(self, name) : NULL;
 }
 
 /* ---- cuGetProcAddress ---------------------------------------------------------------- */

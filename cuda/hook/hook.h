@@ -2,6 +2,7 @@
  * hook.h - the inside of the preload library.
  *
  *   doors.c   how calls come in: dlsym, cuGetProcAddress, exported symbols
+ *   deepbind.c libraries that go past the doors
  *   call.c    one recorded call of the driver; its wrappers are in
  *             driver.c  device, managed and host memory   array.c    arrays
  *             pool.c    stream-ordered pools, reserves    graph.c    graphs, captures
@@ -51,6 +52,7 @@ struct config {
 	bool verbose; /* say on stderr why the hook is off */
 	bool wait;    /* what a full lane does before the recorder has said */
 	bool python;  /* Python frames are wanted */
+	bool deepbind; /* libraries opened with RTLD_DEEPBIND are led to us */
 	enum { NATIVE_NEVER, NATIVE_ELSE, NATIVE_ALWAYS } native; /* ELSE: where there are no Python frames, and on the driver's events */
 	unsigned max_frames;
 	uint64_t lane_size; /* bytes of a ring */
@@ -160,6 +162,9 @@ struct tls {
 	uint32_t depth;      /* >0: inside the hook or inside a real call: be silent */
 	uint32_t pool;       /* open gpurec_pool_enter */
 	uint64_t retry;      /* no block before this time */
+	uint32_t deep;       /* a library was opened with RTLD_DEEPBIND, when there were so many; 0: none */
+	uint32_t deep_gone;  /* and so many had been closed */
+	bool apart;          /* one was opened in a namespace of its own */
 };
 extern __thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
@@ -450,7 +455,19 @@ void *gpurec_find_real(unsigned api, unsigned which);
 void *gpurec_dlsym(void *handle, const char *name);
 void *gpurec_dlopen(const char *name, int flags);
 
+/* Whether a name is one of our exports that stand for another library's function. */
+bool gpurec_exported(const char *name);
+/* Our function for what a library's import of that name leads to, NULL where that is none of the real ones. */
+void *gpurec_front(const char *name, void *real);
+/* Whether a driver has been opened. */
+bool gpurec_has_driver(void);
+
 void gpurec_torch_find(void);
+
+/* ---- deepbind.c ----------------------------------------------------------- */
+
+/* A look-up by a handle: what was opened past our doors is looked at. */
+void gpurec_deep_look(void *handle);
 
 /* ---- unhooked.c ----------------------------------------------------------- */
 
@@ -458,5 +475,7 @@ void gpurec_torch_find(void);
 bool gpurec_unhooked(const char *name);
 /* Records, once a process, that a program asked for such a function. */
 void gpurec_note_unhooked(const char *name);
+/* The same of a library that has ways to the driver past us. */
+void gpurec_note_past(const char *text);
 
 #endif

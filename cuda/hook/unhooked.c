@@ -38,7 +38,13 @@ bool gpurec_unhooked(const char *name) { return may_take(name) && !was_noted(has
 
 void gpurec_note_unhooked(const char *name)
 {
-	if (!gpurec_unhooked(name))
+	if (may_take(name))
+		gpurec_note_past(name);
+}
+
+void gpurec_note_past(const char *name)
+{
+	if (was_noted(hash_of(name)))
 		return;
 	struct thread *t = gpurec_enter();
 	if (t == NULL)
