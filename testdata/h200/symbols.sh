@@ -4,7 +4,7 @@
 # PyTorch's training with native frames. Run from the repository's root or an
 # unpacked kit, with bin/gpurec and bin/gpuanalyze; needs addr2line and nvcc, and
 # python3 with PyTorch for its rows. With SIMULATE=1 the GPU is the simulated one,
-# and CXX="g++ …" compiles.
+# and COMPILE="g++ …" compiles.
 #
 #     OUT=/tmp/out testdata/h200/symbols.sh
 #
@@ -30,7 +30,7 @@ row() {
 }
 
 cp "$HERE/symbols.cu" "$W/job"
-(cd "$W/job" && ${CXX:-nvcc -O2 -g -Xcompiler -fomit-frame-pointer -Xlinker --build-id} symbols.cu -o solver ${LIBS:-}) || exit 1
+(cd "$W/job" && ${COMPILE:-nvcc -O2 -g -Xcompiler -fomit-frame-pointer -Xlinker --build-id} symbols.cu -o solver ${LIBS:-}) || exit 1
 
 # 1. against addr2line
 "${record[@]}" --stacks native --symbolize 0 -o "$OUT/raw.gpurec" -- "$W/job/solver"
