@@ -51,15 +51,13 @@ func parse(flags *pflag.FlagSet, help string, stdout, stderr io.Writer, args []s
 	err := flags.Parse(args)
 	if errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprint(stdout, help)
-		if flags.HasFlags() {
-			fmt.Fprintf(stdout, "\nFlags (each also by environment, --on-full as GPUREC_ON_FULL):\n%s", flags.FlagUsages())
-		}
+		fmt.Fprintf(stdout, "\nFlags (each also by environment, --on-full as GPUREC_ON_FULL):\n%s", flags.FlagUsages())
 		return 0, true
 	}
 	if err == nil {
 		err = environment(flags)
 	}
-	if err == nil && flags.NArg() > 0 && flags.Name() != "run" && flags.Name() != "sample" { // sample has more to say
+	if err == nil && flags.NArg() > 0 && flags.Name() == "demo" { // the others take some, or have more to say
 		err = fmt.Errorf("%s takes no arguments, and there is %q", flags.Name(), flags.Arg(0))
 	}
 	if err != nil {

@@ -152,7 +152,6 @@ func TestStatus(t *testing.T) {
 		{"a flag that demo does not have", []string{"demo", "--nonsense"}, 2, "gpurec demo --help"},
 		{"an argument to demo", []string{"demo", "train.py"}, 2, "takes no arguments"},
 		{"a flag that info does not have", []string{"info", "--nonsense"}, 2, "gpurec info --help"},
-		{"an argument to info", []string{"info", "x"}, 2, `info takes no arguments, and there is "x"; see gpurec info --help`},
 		{"an empty command", []string{"run", "--", ""}, 127, `cannot run "": no such command`},
 		{"a command with an escape", []string{"run", "--", "a\x1b[31m"}, 127, `cannot run "a\x1b[31m": no such command`},
 		{"a flag with an escape", []string{"run", "--a\x1b[31m", "--", "true"}, 125, `unknown flag: --a\x1b[31m;`},

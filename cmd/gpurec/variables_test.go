@@ -70,13 +70,3 @@ func TestCannotMake(t *testing.T) {
 		}
 	}
 }
-
-// TestInfoHelp has no heading without flags below it.
-func TestInfoHelp(t *testing.T) {
-	var out bytes.Buffer
-	c := gpurec(t, t.TempDir(), "info", "--help")
-	c.Stdout = &out
-	if status := does(t, c); status != 0 || strings.Contains(out.String(), "Flags") || !strings.Contains(out.String(), "gpurec info") {
-		t.Errorf("status %d, %q", status, out.String())
-	}
-}
