@@ -120,23 +120,33 @@ func quoteArgument(a string) string {
 	return "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 }
 
-// rankOf finds the rank that a launcher of distributed jobs gave a process.
-func rankOf(environ []byte) int32 {
-	rank := int32(format.Unknown)
-	for _, v := range bytes.Split(environ, []byte{0}) {
-		name, value, _ := strings.Cut(string(v), "=")
-		n, err := strconv.ParseInt(value, 10, 32)
-		if err != nil || n < 0 {
-			continue
-		}
-		switch name {
-		case "RANK":
+// rankVariables are where launchers of distributed jobs say a process's rank, the
+// nearest to the process first: torchrun below mpirun below srun sets all of them,
+// and what is above may have one process for all that is below.
+var rankVariables = []string{"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}
+
+// Rank is the rank that a launcher of distributed jobs gave a process with this
+// environment, Unknown where none did: torchrun, Open MPI, MPICH and its kin, Slurm.
+func Rank(lookup func(string) (string, bool)) int32 {
+	for _, name := range rankVariables {
+		value, ok := lookup(name)
+		if n, err := strconv.ParseInt(value, 10, 32); ok && err == nil && n >= 0 {
 			return int32(n)
-		case "SLURM_PROCID":
-			rank = int32(n)
 		}
 	}
-	return rank
+	return format.Unknown
+}
+
+// rankOf is Rank of an environment as /proc shows it.
+func rankOf(environ []byte) int32 {
+	return Rank(func(name string) (string, bool) {
+		for _, v := range bytes.Split(environ, []byte{0}) {
+			if n, value, ok := bytes.Cut(v, []byte("=")); ok && string(n) == name {
+				return string(value), true
+			}
+		}
+		return "", false
+	})
 }
 
 // valid makes a text fit for a column of texts: UTF-8, whatever the program said.

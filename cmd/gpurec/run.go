@@ -82,7 +82,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	o.stacks = choice{"auto", []string{"auto", "none", "python", "native", "both"}}
 	o.onFull = choice{"drop", []string{"drop", "wait"}}
 	o.laneSize = format.DefaultLane
-	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (RANK or SLURM_PROCID, else 0) (default COMMAND-HOST-PID-TIME.gpurec)")
+	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (torchrun's, MPI's or Slurm's, else 0) (default COMMAND-HOST-PID-TIME.gpurec)")
 	f.Var(&o.stacks, "stacks", "whose frames to record; auto: Python's, and native ones on threads without and beside them where the driver is called")
 	f.IntVar(&o.maxFrames, "max-frames", 128, "frames of a stack, the innermost ones")
 	f.DurationVar(&o.interval, "sample-interval", 10*time.Millisecond, "between readings of NVML, 0 for none")

@@ -52,7 +52,7 @@ type sampleSettings struct {
 func (o *sampleSettings) flags() *pflag.FlagSet {
 	f := pflag.NewFlagSet("sample", pflag.ContinueOnError)
 	f.SortFlags = false
-	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (RANK or SLURM_PROCID, else 0) (default sample-HOST-PID-TIME.gpurec)")
+	f.StringVarP(&o.output, "output", "o", "", "trace to make, in a directory that is there; %h host, %p process, %t time, %r rank (torchrun's, MPI's or Slurm's, else 0) (default sample-HOST-PID-TIME.gpurec)")
 	f.DurationVar(&o.interval, "sample-interval", nvml.DefaultInterval, "between readings")
 	f.DurationVar(&o.duration, "duration", 0, "end after this time, 0 when interrupted")
 	f.Var(&o.metrics, "metrics", metricsUsage)

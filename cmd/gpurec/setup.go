@@ -90,14 +90,8 @@ func output(template, command string) string {
 	if template == "" {
 		return fmt.Sprintf("%s-%s-%s-%s.gpurec", fileName(filepath.Base(command)), fileName(host), pid, now)
 	}
-	rank := os.Getenv("RANK")
-	if rank == "" {
-		rank = os.Getenv("SLURM_PROCID")
-	}
-	if rank == "" {
-		rank = "0"
-	}
-	return strings.NewReplacer("%h", fileName(host), "%p", pid, "%t", now, "%r", fileName(rank), "%%", "%").Replace(template)
+	rank := strconv.Itoa(int(max(0, recorder.Rank(os.LookupEnv))))
+	return strings.NewReplacer("%h", fileName(host), "%p", pid, "%t", now, "%r", rank, "%%", "%").Replace(template)
 }
 
 // fileName keeps of a text what is harmless in a file's name.
