@@ -11,7 +11,7 @@ type Process struct {
 	ID           format.ProcessID
 	Pooled       bool // it had a pool event so far
 	Ended        bool
-	UnknownFrees int64 // frees of what was never seen allocated: they change nothing
+	UnknownFrees int64 // frees of what was never seen allocated, which the driver did not refuse: they change nothing
 	LostFrees    int64 // allocations at a live address: the older one ended unseen
 	Failed       int64 // failed allocations
 	Lost         int64 // events lost

@@ -46,8 +46,8 @@ func (s *State) alloc(e *format.Event) {
 	if s.counts(e) {
 		s.take(p, e.Device, e.Layer, e.Class, max(e.Size, 0))
 	}
-	if e.Layer == format.LayerPool && e.Size == 0 {
-		return // counted, never live: CuPy's object of no bytes has no free either
+	if e.Size == 0 && (e.Layer == format.LayerPool || keyOf(e).value == 0) {
+		return // counted, never live: CuPy's object of no bytes has no free, nor have the driver's 0 bytes at null
 	}
 	s.insert(p, e, e)
 }
@@ -204,6 +204,10 @@ func (s *State) unknownFree(p *Process, k key) {
 	s.ended.put(k, nil)
 }
 
+// forgetUnknownFree takes back the count of an unknown free that the driver
+// refused: its argument was wrong, and nothing is missing from the recording.
+func (p *Process) forgetUnknownFree() { p.UnknownFrees = max(p.UnknownFrees-1, 0) }
+
 // resetDevice ends every allocation of the process on a device, or in one
 // CUcontext.
 func (s *State) resetDevice(e *format.Event) {
@@ -270,7 +274,8 @@ func (s *State) freeFailed(e *format.Event) {
 	}
 	g, known := s.ended.find(k)
 	switch {
-	case known && g == nil: // a second free of what is gone
+	case known && g == nil: // a second free of what is gone, which gave nothing back
+		p.forgetUnknownFree()
 	case known:
 		s.restore(p, g, e)
 		g.dead = true

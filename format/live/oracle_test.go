@@ -20,6 +20,7 @@ type oracle struct {
 	unknown map[format.ProcessID]int64
 	lost    map[format.ProcessID]int64
 	last    []*oracleAlloc // what the latest giving back ended
+	odd     bool           // it was of what is not known
 	events  int
 }
 
@@ -112,17 +113,22 @@ func (o *oracle) apply(e *format.Event) {
 			break
 		}
 		if a := o.named(e); a != nil {
-			a.live = false
+			a.live, o.odd = false, false
 			o.last = []*oracleAlloc{a}
 		} else {
-			o.last = nil
+			o.last, o.odd = nil, true
 			o.unknown[e.Process]++
 		}
 	case format.FreeFailed:
 		for _, a := range o.last {
 			a.live = true
 		}
-		o.last = nil
+		if o.odd {
+			if o.unknown[e.Process]--; o.unknown[e.Process] == 0 {
+				delete(o.unknown, e.Process)
+			}
+		}
+		o.last, o.odd = nil, false
 	case format.Map:
 		if a := o.named(e); a != nil {
 			o.maps = append(o.maps, &oracleMap{e.Process, e.Address, e.Size, a, true})

@@ -141,9 +141,13 @@ func (s *State) unmap(e *format.Event) {
 		at += uint64(m.size)
 	}
 	if len(p.unmapped) == 0 {
-		p.UnknownFrees++
+		s.unknownFree(p, unmapKey(e))
 	}
 }
+
+// unmapKey names, among what was given back, an Unmap in whose range nothing
+// was known to be mapped.
+func unmapKey(e *format.Event) key { return key{e.Address, e.Process, format.SpaceNone} }
 
 func (s *State) unmapScattered(p *Process, from, end uint64, e *format.Event) {
 	for at, m := range p.mappings {
@@ -184,6 +188,7 @@ func (s *State) unmapOne(p *Process, at place, m mapping, e *format.Event) {
 
 // remap undoes the process's latest unmap, which the driver refused.
 func (s *State) remap(p *Process, e *format.Event) {
+	again := false
 	for _, u := range p.unmapped {
 		if u.place.object != e.Pool || e.Pool == 0 && (u.place.address < e.Address || u.place.address-e.Address >= uint64(max(e.Size, 0))) {
 			continue
@@ -200,8 +205,12 @@ func (s *State) remap(p *Process, e *format.Event) {
 			}
 		}
 		s.mapAgain(p, u)
+		again = true
 	}
 	p.unmapped = p.unmapped[:0]
+	if g, known := s.ended.find(unmapKey(e)); !again && known && g == nil {
+		p.forgetUnknownFree()
+	}
 }
 
 // mapAgain restores a mapping whose allocation is live again or still is.
