@@ -6,6 +6,7 @@
 //	symbols.go   Trace: the frames of a trace, module by module, and what they become
 //	expand.go    an inlined call as nodes of the stack trie
 //	find.go      which files are a module's; the build id decides
+//	afford.go    what a file may say of itself before it is believed
 //	elf.go       one file: its build id, its symbols, read as a stream
 //	dwarf.go     one file's functions, inlined ones too, and its line table
 //

@@ -23,9 +23,9 @@ type call struct {
 	line   int32
 }
 
-// mostWork bounds what a file's DWARF may make of us, in entries, rows of line
-// tables and ranges looked at: each takes a byte at least, and is looked at for the
-// addresses in it; ranges may be shared.
+// mostWork bounds what a file's DWARF may make of us, in entries and their
+// attributes, rows and files of line tables, and ranges looked at: most take a byte
+// at least, and are looked at for the addresses in them; some may be shared.
 func mostWork(size uint64, addrs int) int64 {
 	return 1_000_000 + 16*int64(size) + 4*maxInlined*int64(addrs)
 }
@@ -46,12 +46,8 @@ type lookup struct {
 // places finds of each address, which are sorted, the functions that it lies in,
 // outermost first, with its line in the innermost and of each other the line of
 // the call; nil where nothing is known. A function without a name is "".
-func (g *image) places(b *budget, addrs []uint64) (out [][]place, err error) {
-	defer func() { // debug/dwarf is fuzzed, and not by us
-		if p := recover(); p != nil {
-			out, err = nil, fmt.Errorf("read the debug information of %s: %v", g.path, p)
-		}
-	}()
+func (g *image) places(b *budget, addrs []uint64) ([][]place, error) {
+	var err error
 	l := &lookup{b: b, addrs: addrs, calls: make([][]call, len(addrs)), lines: make([]place, len(addrs)), names: map[dwarf.Offset]string{}, most: mostWork(g.debugSize(), len(addrs))}
 	if l.data, err = g.dwarf(b); err == nil {
 		l.by = l.data.Reader()
@@ -60,7 +56,7 @@ func (g *image) places(b *budget, addrs []uint64) (out [][]place, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the debug information of %s: %w", g.path, err)
 	}
-	out = make([][]place, len(addrs))
+	out := make([][]place, len(addrs))
 	for i, calls := range l.calls {
 		at := l.lines[i]
 		if len(calls) == 0 && at.line > 0 { // a function in assembly
@@ -91,6 +87,9 @@ func (g *image) dwarf(b *budget) (*dwarf.Data, error) {
 			return nil, fmt.Errorf("section %s: %w", s.Name, err)
 		}
 		content[name] = data
+	}
+	if err := abbreviations(content["info"], content["abbrev"], g.elf.ByteOrder); err != nil {
+		return nil, err
 	}
 	d, err := dwarf.New(content["abbrev"], nil, nil, content["info"], content["line"], nil, content["ranges"], content["str"])
 	if err != nil {
@@ -154,7 +153,7 @@ func (l *lookup) units() error {
 		if e == nil {
 			return nil
 		}
-		if err := l.did(1); err != nil {
+		if err := l.did(1 + len(e.Field)); err != nil {
 			return err
 		}
 		if e.Tag == 0 { // the end of what an entry has below it
@@ -244,6 +243,9 @@ func (l *lookup) unit(e *dwarf.Entry) (files []*dwarf.LineFile, skip bool, err e
 	lr, err := l.data.LineReader(e)
 	if err != nil || lr == nil {
 		return nil, false, nil // functions without lines
+	}
+	if err := l.did(len(lr.Files())); err != nil { // units may have one table in common
+		return nil, false, err
 	}
 	var row, before dwarf.LineEntry
 	have := false

@@ -6,7 +6,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,8 +26,12 @@ type image struct {
 // maxNotes bounds what is read of a file's notes.
 const maxNotes = 64 << 10
 
+// maxNoteSections is how many sections, or segments, of notes are looked at.
+const maxNoteSections = 64
+
 // openImage opens what is an ELF file of 64 bits. What is no regular file is
-// refused and not waited for.
+// refused and not waited for; nor is one of the kernel's that says it is empty:
+// /proc/kmsg is such a file, and whoever reads it waits.
 func openImage(path string) (*image, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -37,13 +40,16 @@ func openImage(path string) (*image, error) {
 	if !fi.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no regular file", path)
 	}
+	if fi.Size() < headerSize {
+		return nil, fmt.Errorf("%s is not read as an ELF file: it is too short", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	e, err := elf.NewFile(f)
-	if err == nil && e.Class != elf.ELFCLASS64 {
-		err = errors.New("it is not of 64 bits")
+	var e *elf.File
+	if err = affordable(f); err == nil {
+		e, err = elf.NewFile(f)
 	}
 	if err != nil {
 		f.Close()
@@ -68,15 +74,25 @@ func raw(s *elf.Section) io.ReaderAt {
 // note is the build id: of the sections' notes, which a debug file has too, else
 // of the segments'.
 func (g *image) note() string {
+	n := 0
 	for _, s := range g.elf.Sections {
+		if n == maxNoteSections {
+			break
+		}
 		if s.Type == elf.SHT_NOTE {
+			n++
 			if id := buildID(io.NewSectionReader(raw(s), 0, maxNotes), g.elf.ByteOrder); id != "" {
 				return id
 			}
 		}
 	}
+	n = 0
 	for _, p := range g.elf.Progs {
+		if n == maxNoteSections {
+			break
+		}
 		if p.Type == elf.PT_NOTE {
+			n++
 			if id := buildID(io.NewSectionReader(p, 0, maxNotes), g.elf.ByteOrder); id != "" {
 				return id
 			}
@@ -151,6 +167,7 @@ func (g *image) symbols(b *budget, table elf.SectionType, addrs []uint64, names 
 			}
 			names[i] = demangled(textAt(text, sym.name))
 		}
+		return nil
 	}
 	return nil
 }

@@ -29,8 +29,11 @@ func (f *finder) named(b *budget, name string) []string {
 	if f.names == nil {
 		f.names = map[string][]string{}
 		for _, dir := range f.search {
-			n := 0
-			filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			n, root := 0, dir
+			if real, err := filepath.EvalSymlinks(dir); err == nil { // WalkDir does not enter a link
+				root = real
+			}
+			filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 				if err != nil || d.IsDir() {
 					return b.check()
 				}

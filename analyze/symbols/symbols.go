@@ -78,6 +78,9 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 	}
 	b := &budget{ctx, opt.Stop}
 	defs, err := load(b, t)
+	if errors.Is(err, errStopped) {
+		return &Report{Modules: []*Module{}, Stopped: true}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("symbolize %s: %w", path, err)
 	}
@@ -125,12 +128,15 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 func load(b *budget, t *format.Trace) (*format.Defs, error) {
 	defs, native := format.NewDefs(), false
 	for _, p := range t.Parts() {
+		if err := b.check(); err != nil {
+			return nil, err
+		}
 		if err := p.EachFrame(func(f format.Frame) { native = native || f.Kind == format.FrameNative }); err != nil {
 			return nil, err
 		}
 	}
 	for _, p := range t.Parts() {
-		if err := b.ctx.Err(); err != nil || !native {
+		if err := b.check(); err != nil || !native {
 			return defs, err
 		}
 		if err := p.LoadDefs(defs); err != nil {
@@ -179,7 +185,15 @@ func modules(defs *format.Defs, inlined map[format.FrameID]bool) []*Module {
 //  2. functions come from their symbol tables, the whole one before the dynamic one;
 //  3. functions, inlined ones too, and lines come from the first with debug
 //     information that is not too large.
-func (m *Module) resolve(b *budget, find *finder, maxDWARF int64) [][]place {
+//
+// A reader of files that dies of one, which none is known to do, takes no more
+// than this module's names with it.
+func (m *Module) resolve(b *budget, find *finder, maxDWARF int64) (out [][]place) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, m.Why = nil, fmt.Sprintf("its files were not understood: %v", p)
+		}
+	}()
 	if strings.HasPrefix(m.Path, "[") {
 		m.Why = "it is no file"
 		return nil
@@ -209,7 +223,7 @@ func (m *Module) resolve(b *budget, find *finder, maxDWARF int64) [][]place {
 			}
 		}
 	}
-	out := make([][]place, len(m.addrs))
+	out = make([][]place, len(m.addrs))
 	for i, name := range names {
 		if name != "" {
 			out[i] = []place{{function: name}}

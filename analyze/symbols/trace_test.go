@@ -205,8 +205,11 @@ func TestTrace(t *testing.T) {
 		if err != nil || r.Changed || r.Modules[0].Why != "it is not here" {
 			t.Fatalf("without the program: %v %v", r, err)
 		}
-		out := filepath.Join(t.TempDir(), "named.gpurec")
-		if _, err := Trace(context.Background(), trace, out, Options{MaxDWARF: noLimit, Search: []string{dir}}); err != nil {
+		out, link := filepath.Join(t.TempDir(), "named.gpurec"), filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(dir, link); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Trace(context.Background(), trace, out, Options{MaxDWARF: noLimit, Search: []string{link}}); err != nil {
 			t.Fatal(err)
 		}
 		check(t, out)
@@ -238,8 +241,13 @@ func TestTrace(t *testing.T) {
 	t.Run("stopped at once", func(t *testing.T) {
 		trace := recording(t, path, id, stacks...)
 		r, err := Trace(context.Background(), trace, "", Options{MaxDWARF: noLimit, Stop: func() bool { return true }})
-		if err != nil || !r.Stopped || r.Changed || !strings.Contains(r.Modules[0].Why, "no more time") {
+		if err != nil || !r.Stopped || r.Changed || len(r.Modules) != 0 {
 			t.Errorf("%v %v", r, err)
+		}
+		asked := 0 // twice of each part
+		r, err = Trace(context.Background(), trace, "", Options{MaxDWARF: noLimit, Stop: func() bool { asked++; return asked > 2*len(stacks) }})
+		if err != nil || !r.Stopped || r.Changed || !strings.Contains(r.Modules[0].Why, "no more time") {
+			t.Errorf("stopped once its tables are read: %v %v", r, err)
 		}
 	})
 	t.Run("cancelled", func(t *testing.T) {

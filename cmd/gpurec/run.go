@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -226,7 +228,11 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 	}
 	defer o.metrics.show(session, stderr, say)()
 
-	status, err := recorder.Launch(command, env.Environ(os.Environ()), session.Exited)
+	var rest context.Context // from the command's end on
+	status, err := recorder.Launch(command, env.Environ(os.Environ()), func(pid, status int) {
+		rest = untilSignal()
+		session.Exited(pid, status)
+	})
 	var launch *recorder.LaunchError
 	if errors.As(err, &launch) {
 		session.Close(nil)
@@ -234,7 +240,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		fmt.Fprintf(stderr, "gpurec: %v\n", err)
 		return launch.Status
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	ctx, cancel := context.WithTimeout(rest, grace)
 	left := session.WaitQuiet(ctx)
 	cancel()
 	summary, err := session.Close(func(m *format.Meta) {
@@ -253,13 +259,31 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 			say(reason)
 		}
 		if o.symbolize > 0 && !o.redact {
-			symbolize(session.Output(), o.symbolize, o.retain.Bytes, o.verbose, say)
+			symbolize(rest, session.Output(), o.symbolize, o.retain.Bytes, o.verbose, say)
 		}
 	}
 	if talk {
 		words(stderr, session.Output(), summary)
 	}
 	return status
+}
+
+// untilSignal ends when somebody does not want to wait for what comes after the
+// command: its status is known and its trace to be closed, and what can be left out
+// is. Who tells it twice means it.
+func untilSignal() context.Context {
+	var signals []os.Signal
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signals = append(signals, s)
+		}
+	}
+	if len(signals) == 0 { // which would mean all
+		return context.Background()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	context.AfterFunc(ctx, stop)
+	return ctx
 }
 
 // unrecorded runs a command without a recording.

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpurec/gpurec/format"
 )
 
 // counting says what it gets, and leaves when it has been told to.
@@ -140,6 +142,37 @@ func TestKilledWithGroup(t *testing.T) {
 			if !out.Scan() || out.Text() != "got" {
 				t.Errorf("the command left behind says %q", out.Text())
 			}
+		}
+	}
+}
+
+// TestSignalAfterTheCommand: who interrupts while gpurec waits for what the command
+// left running gets a closed trace at once, and the command's status.
+func TestSignalAfterTheCommand(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			t.Logf("%v is ignored here", s)
+			continue
+		}
+		c, out, child := startCounting(t, "sh", "-c", `echo ready $$; sleep 60 >/dev/null 2>&1 & echo $!; exit 7`)
+		if !out.Scan() {
+			t.Fatal("it says nothing more")
+		}
+		left, err := strconv.Atoi(out.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for syscall.Kill(child, 0) == nil {
+			time.Sleep(time.Millisecond)
+		}
+		syscall.Kill(c.Process.Pid, s) // it may have waited for long enough already
+		c.Wait()
+		syscall.Kill(left, syscall.SIGKILL)
+		if status := c.ProcessState.ExitCode(); status != 7 {
+			t.Errorf("after %v the status is %d, want 7", s, status)
+		}
+		if m := read(t, filepath.Join(c.Dir, "t.gpurec")).meta; m.Ending != format.EndClosed || m.Status == nil || *m.Status != 7 {
+			t.Errorf("after %v the trace says %+v", s, m)
 		}
 	}
 }

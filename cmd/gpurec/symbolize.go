@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"path/filepath"
 	"time"
@@ -17,34 +18,62 @@ const (
 	mostDWARF = 64 << 20
 
 	// patience is how many times as long as its CPU time naming may take where
-	// others have the machine.
+	// others have the machine, or a file system is slow; the second half of it is for
+	// writing.
 	patience = 4
+
+	// handover is for what has been told to end to say what it did.
+	handover = 100 * time.Millisecond
 )
 
 // symbolize names the native frames of a trace that has just been closed, while
 // the binaries are where they were: it may be read elsewhere. It ends after so much
-// CPU time; what it has not come to, gpuanalyze symbolize does. Names take room,
-// and tables are written beside: a trace that is kept within so many bytes, where
-// that is not 0, is left as it is unless it surely stays within them.
-func symbolize(trace string, most time.Duration, within int64, verbose bool, say func(string)) {
+// CPU time, or with ctx; what it has not come to, gpuanalyze symbolize does. A file
+// system that does not answer is not waited for longer than patience: the call to it
+// is left behind, as by a recorder that is killed. Names take room, and tables are
+// written beside: a trace that is kept within so many bytes, where that is not 0, is
+// left as it is unless it surely stays within them.
+func symbolize(ctx context.Context, trace string, most time.Duration, within int64, verbose bool, say func(string)) {
 	if within > 0 && !roomy(trace, within) {
 		if verbose {
 			say("native frames stay addresses, so that the trace stays within --retain; gpuanalyze symbolize -o names them in a copy")
 		}
 		return
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience*most, errors.New("it took too long"))
+	defer cancel()
 	start, cpu := time.Now(), recorder.CPUTime()
-	r, err := symbols.Trace(context.Background(), trace, "", symbols.Options{
-		Debug:    []string{symbols.DebugDir},
-		MaxDWARF: mostDWARF,
-		Stop: func() bool {
-			return time.Duration(recorder.CPUTime()-cpu) > most || time.Since(start) > patience*most
-		},
-	})
-	switch {
-	case err != nil:
-		say("native frames stay addresses: " + err.Error() + "; gpuanalyze symbolize tries again")
-	case r.Frames > 0 && verbose:
+	type answer struct {
+		r   *symbols.Report
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		r, err := symbols.Trace(ctx, trace, "", symbols.Options{
+			Debug:    []string{symbols.DebugDir},
+			MaxDWARF: mostDWARF,
+			Stop: func() bool {
+				return time.Duration(recorder.CPUTime()-cpu) > most || time.Since(start) > patience*most/2
+			},
+		})
+		done <- answer{r, err}
+	}()
+	var a answer
+	select {
+	case a = <-done:
+	case <-ctx.Done():
+		select {
+		case a = <-done:
+		case <-time.After(handover):
+			a.err = ctx.Err()
+		}
+	}
+	switch r := a.r; {
+	case a.err != nil && ctx.Err() != nil:
+		say("not all native frames have names: " + context.Cause(ctx).Error() + "; gpuanalyze symbolize does the rest")
+	case a.err != nil:
+		say("native frames stay addresses: " + a.err.Error() + "; gpuanalyze symbolize tries again")
+	case (r.Frames > 0 || r.Stopped) && verbose:
 		s := r.String()
 		if r.Named < r.Frames || r.Stopped {
 			s += "; gpuanalyze symbolize says why, and does the rest"

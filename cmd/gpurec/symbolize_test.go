@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"debug/elf"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,23 +62,66 @@ func TestSymbolize(t *testing.T) {
 	}
 	var said []string
 	say := func(s string) { said = append(said, s) }
-	symbolize(trace, time.Nanosecond, 0, true, say)
-	if got := frame(); !strings.HasPrefix(got, "taker+0x") || len(said) != 1 || !strings.Contains(said[0], "stopped before the end") {
+	symbolize(context.Background(), trace, time.Nanosecond, 0, true, say)
+	if got := frame(); !strings.HasPrefix(got, "taker+0x") || len(said) != 1 || !strings.Contains(said[0], "gpuanalyze symbolize") || !strings.Contains(said[0], "does the rest") {
 		t.Errorf("without time it is %s, said is %q", got, said)
 	}
 	said = nil
-	symbolize(trace, time.Minute, 10_000, true, say)
+	symbolize(context.Background(), trace, time.Minute, 10_000, true, say)
 	if got := frame(); !strings.HasPrefix(got, "taker+0x") || len(said) != 1 || !strings.Contains(said[0], "stays within --retain") {
 		t.Errorf("without room it is %s, said is %q", got, said)
 	}
 	said = nil
-	symbolize(trace, time.Minute, 16<<20, false, say)
+	symbolize(context.Background(), trace, time.Minute, 16<<20, false, say)
 	if got := frame(); got != source+":5:take" || len(said) != 0 {
 		t.Errorf("the frame is %s, said is %q", got, said)
 	}
 	os.RemoveAll(trace)
-	symbolize(trace, time.Minute, 0, false, say)
+	said = nil
+	symbolize(context.Background(), trace, time.Minute, 0, false, say)
 	if len(said) != 1 || !strings.Contains(said[0], "gpuanalyze symbolize tries again") {
 		t.Errorf("without a trace is said %q", said)
+	}
+}
+
+// A file system that does not answer holds nobody: a module lies in one.
+func TestSymbolizeStuck(t *testing.T) {
+	silent := t.TempDir()
+	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no file system of our own can be made here: %v", err)
+	}
+	defer fuse.Close() // who waits for it goes on
+	if err := syscall.Mount("silent", silent, "fuse", syscall.MS_NOSUID|syscall.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fuse.Fd())); err != nil {
+		t.Skipf("no file system can be mounted here: %v", err)
+	}
+	defer syscall.Unmount(silent, syscall.MNT_DETACH)
+	b := formattest.New(t)
+	b.Process("taker")
+	b.Defs().PutFrame(format.Frame{ID: 1, Kind: format.FrameNative, Module: filepath.Join(silent, "module"), BuildID: "0011", Address: 1})
+	b.Defs().PutStack(format.Stack{ID: 2, Frame: 1})
+	b.Alloc(format.APIMemAlloc, 0x1000, 512).Stack = 2
+	trace := b.Trace().Path()
+	for _, c := range []struct {
+		name string
+		most time.Duration
+		told bool
+		want string
+	}{
+		{"it takes too long", 50 * time.Millisecond, false, "it took too long"},
+		{"somebody does not want to wait", time.Hour, true, "somebody"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			defer cancel(nil)
+			if c.told {
+				cancel(errors.New("somebody"))
+			}
+			var said []string
+			symbolize(ctx, trace, c.most, 0, true, func(s string) { said = append(said, s) })
+			if len(said) != 1 || !strings.Contains(said[0], c.want) {
+				t.Errorf("said is %q", said)
+			}
+		})
 	}
 }
