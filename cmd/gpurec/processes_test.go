@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -139,4 +140,70 @@ func with(setting string) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// TestVisibleDevices runs on devices that CUDA_VISIBLE_DEVICES renumbers (C2): in
+// the trace each has the UUID by which NVML knows it.
+func TestVisibleDevices(t *testing.T) {
+	storm := program(t, "storm")
+	used := func(t *testing.T, value string, devices int) (uuids []string, all map[int32]string) {
+		dir := t.TempDir()
+		c := gpurec(t, dir, "run", "--simulate-gpu=3", "-o", "t.gpurec", "--", storm, "--threads", fmt.Sprint(max(devices, 1)), "--events", "50", "--devices", fmt.Sprint(max(devices, 1)))
+		if value != "unset" {
+			c.Env = append(c.Env, "CUDA_VISIBLE_DEVICES="+value)
+		}
+		if status := does(t, c); (status == 0) != (devices > 0) {
+			t.Fatalf("status %d", status)
+		}
+		tr := read(t, dir+"/t.gpurec")
+		all = map[int32]string{}
+		rows := map[format.Device]string{}
+		for _, d := range tr.defs.Devices() {
+			all[d.NVML], rows[d.ID] = d.UUID, d.UUID
+		}
+		seen := map[string]bool{}
+		for _, e := range tr.events {
+			if e.Kind == format.Alloc && !seen[rows[e.Device]] {
+				seen[rows[e.Device]] = true
+				uuids = append(uuids, rows[e.Device])
+			}
+		}
+		return uuids, all
+	}
+	_, uuid := used(t, "unset", 3)
+	if len(uuid) != 3 || uuid[0] == uuid[1] {
+		t.Fatalf("devices %v", uuid)
+	}
+	for _, row := range []struct {
+		value string
+		want  []int32 // by NVML's indices
+	}{
+		{"2,0", []int32{2, 0}},
+		{"1", []int32{1}},
+		{uuid[1], []int32{1}},
+		{uuid[2] + "," + uuid[0], []int32{2, 0}},
+		{uuid[2][:12], []int32{2}},
+		{"GPU-", nil},
+		{"MIG-" + uuid[0], nil},
+		{"MIG-" + uuid[0] + "/1/0", nil},
+		{"", nil},
+		{"0,-1,1", []int32{0}},
+		{"1,9,0", []int32{1}},
+		{"0,0", nil},
+		{"0," + uuid[1], []int32{0}},
+		{" 2 ,1x", []int32{2, 1}},
+	} {
+		t.Run(row.value, func(t *testing.T) {
+			got, _ := used(t, row.value, len(row.want))
+			var want []string
+			for _, i := range row.want {
+				want = append(want, uuid[i])
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("used %q, want %q", got, want)
+			}
+		})
+	}
 }

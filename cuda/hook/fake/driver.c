@@ -136,47 +136,70 @@ static void in_child(void)
 	atomic_store(&driver.ready, 0);
 }
 
-/* visible reads CUDA_VISIBLE_DEVICES as the driver does: a list of indices or
- * of UUIDs that may be shortened; the first invalid entry ends it. */
+/* named finds the one device whose UUID begins with an entry, blanks around it
+ * left out; -1 if there is none, or several. */
+static int named(const char *p, size_t len, int devices)
+{
+	int found = -1;
+
+	while (len > 0 && p[len - 1] == ' ')
+		len--;
+	for (int d = 0; d < devices; d++) {
+		char text[41];
+
+		sim_uuid_text(d, text);
+		if (len > 40 || strncmp(text, p, len) != 0)
+			continue;
+		if (found >= 0)
+			return -1;
+		found = d;
+	}
+	return found;
+}
+
+/* counted reads an entry as strtol does: blanks before the number and letters
+ * after it are passed over. */
+static int counted(const char *p, int devices)
+{
+	char *end;
+	long n = strtol(p, &end, 10);
+
+	return end == p || n < 0 || n >= devices ? -1 : (int)n;
+}
+
+/* visible reads CUDA_VISIBLE_DEVICES as the driver does (what was seen of it is
+ * in cuda/nvml/visible.go): a list of numbers or one of UUIDs that may be
+ * shortened; the first invalid entry ends it, and so does one of the other sort;
+ * a device named twice leaves none. There are no MIG instances here. */
 static int visible(int *index, int devices)
 {
 	const char *p = getenv("CUDA_VISIBLE_DEVICES");
-	int n = 0;
+	int n = 0, sort = -1;
 
 	if (!p) {
 		for (; n < devices; n++)
 			index[n] = n;
 		return n;
 	}
-	while (n < devices) {
-		size_t len = strcspn(p, ",");
-		int found = -1;
+	for (;; p++) {
+		size_t len = strcspn(p, ","), blanks = strspn(p, " \t");
+		const char *entry = p + (blanks < len ? blanks : len);
+		int by_uuid = strncmp(entry, "GPU-", 4) == 0 || strncmp(entry, "MIG-", 4) == 0, found = -1;
 
-		if (len >= 5 && strncmp(p, "GPU-", 4) == 0) {
-			for (int d = 0; d < devices; d++) {
-				char text[41];
-
-				sim_uuid_text(d, text);
-				if (len > 40 || strncasecmp(text, p, len) != 0)
-					continue;
-				if (found >= 0) /* ambiguous */
-					return n;
-				found = d;
-			}
-		} else if (len >= 1 && len <= 4 && strspn(p, "0123456789") == len) {
-			found = atoi(p);
-		}
-		if (found < 0 || found >= devices)
+		if (sort < 0)
+			sort = by_uuid;
+		if (by_uuid == sort && blanks < len)
+			found = by_uuid ? named(entry, len - blanks, devices) : counted(entry, devices);
+		if (found < 0)
 			return n;
 		for (int i = 0; i < n; i++)
 			if (index[i] == found)
-				return n;
+				return 0;
 		index[n++] = found;
 		p += len;
-		if (*p++ != ',')
-			break;
+		if (*p == 0)
+			return n;
 	}
-	return n;
 }
 
 static CUresult start(void)
