@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,5 +87,39 @@ func TestOpensForItsCaller(t *testing.T) {
 	main := cc(t, "far", "testdata/far.c", "-Wl,--no-as-needed", asks, "-ldl", "-Wl,-rpath="+filepath.Dir(asks))
 	if _, out := (program{args: []string{main}}).run(t, newReceiver(t)); out != "found 1, for the program 0\n" {
 		t.Errorf("%q", out)
+	}
+}
+
+// Two libcudas in a process: each call goes to the library that it was found in,
+// is recorded once, and on the device that this one says.
+func TestTwoDrivers(t *testing.T) {
+	second := filepath.Join(t.TempDir(), "libcuda.so.1")
+	b, err := os.ReadFile(filepath.Join(libraryDirectory(t), "libcuda.so.1"))
+	if err == nil {
+		err = os.WriteFile(second, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := program{args: []string{cc(t, "two", "testdata/two.c", "-ldl"), second}}
+	if _, out := p.run(t, nil); out != "fine\n" {
+		t.Fatalf("unrecorded: %q", out)
+	}
+	lanes, out := p.run(t, newReceiver(t))
+	if out != "fine\n" {
+		t.Errorf("recorded: %q", out)
+	}
+	var got []string
+	for _, r := range all(lanes) {
+		if r.Kind() != format.FreeDone {
+			got = append(got, fmt.Sprintf("%s dev=%d size=%d", r.Kind(), r.Event().Device, r.Event().Size))
+		}
+	}
+	want := []string{"Alloc dev=0 size=4096", "Alloc dev=1 size=16384", "Alloc dev=0 size=8192", "Alloc dev=1 size=32768"}
+	for range 4 { // of the other library in vain, then of its own
+		want = append(want, "Free dev=-1 size=-1", "FreeFailed dev=-1 size=-1", "Free dev=-1 size=-1")
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("recorded\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -43,46 +43,62 @@ func TestTakesNoLock(t *testing.T) {
 }
 
 // Another tool's preload library, in front of ours and behind it: it sees every
-// call, so do we, and the program is told the same (F8).
+// call, so do we, and the program is told the same (F8). It stands at the exported
+// names, at dlsym, or at cuGetProcAddress.
 func TestOtherTool(t *testing.T) {
 	dir := libraryDirectory(t)
-	tool := cc(t, "libother.so", "-shared", "-fPIC", "testdata/othertool.c", "-ldl")
 	linked := cc(t, "linked", "-DLINKED", programs+"flavours.c", "-ldl", "-L", dir, "-l:libcuda.so.1")
+	opens := cc(t, "flavours", programs+"flavours.c", "-ldl")
 	hook := filepath.Join(dir, HookName)
-	record := func(preload ...string) (events []string, out, told string) {
-		said := filepath.Join(t.TempDir(), "said")
-		p := program{args: []string{linked, "--door", "linked"}, env: []string{"OTHER_TOOL=" + said}}
-		if len(preload) > 0 {
-			p.env = append(p.env, "LD_PRELOAD="+strings.Join(preload, ":"))
-		}
-		lanes, out := p.run(t, newReceiver(t))
-		for _, r := range all(lanes) {
-			if r.Kind() != format.FreeDone {
-				events = append(events, text(r))
+	for _, row := range []struct{ name, flag, door string }{
+		{"by name, linked", "-DBY_NAME", "linked"},
+		{"at dlsym, linked", "-DWRAPS_DLSYM", "linked"},
+		{"at dlsym, dlsym", "-DWRAPS_DLSYM", "dlsym"},
+		{"at dlsym, cuGetProcAddress", "-DWRAPS_DLSYM", "procaddress"},
+		{"at cuGetProcAddress, cuGetProcAddress", "-DWRAPS_PROC", "procaddress"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			tool := cc(t, "libother.so", row.flag, "-shared", "-fPIC", "testdata/othertool.c", "-ldl")
+			args := []string{opens, "--door", row.door}
+			if row.door == "linked" {
+				args[0] = linked
 			}
-		}
-		b, _ := os.ReadFile(said)
-		return events, columns(out), string(b)
-	}
-	events, out, _ := record()
-	if len(events) < 30 {
-		t.Fatalf("%d events", len(events))
-	}
-	_, _, alone := record(tool)
-	if alone == "" || strings.HasPrefix(alone, "0 ") {
-		t.Fatalf("the tool says %q", alone)
-	}
-	for name, order := range map[string][]string{"in front": {tool, hook}, "behind": {hook, tool}} {
-		gotEvents, gotOut, told := record(order...)
-		if !slices.Equal(gotEvents, events) {
-			t.Errorf("%s: %d events, without it %d", name, len(gotEvents), len(events))
-		}
-		if gotOut != out {
-			t.Errorf("%s: the program prints\n%s\nwithout it\n%s", name, gotOut, out)
-		}
-		if told != alone {
-			t.Errorf("%s: the tool says %q, without us %q", name, told, alone)
-		}
+			record := func(preload ...string) (events []string, out, told string) {
+				said := filepath.Join(t.TempDir(), "said")
+				p := program{args: args, env: []string{"OTHER_TOOL=" + said}}
+				if len(preload) > 0 {
+					p.env = append(p.env, "LD_PRELOAD="+strings.Join(preload, ":"))
+				}
+				lanes, out := p.run(t, newReceiver(t))
+				for _, r := range all(lanes) {
+					if r.Kind() != format.FreeDone {
+						events = append(events, text(r))
+					}
+				}
+				b, _ := os.ReadFile(said)
+				return events, columns(out), string(b)
+			}
+			events, out, _ := record()
+			if len(events) < 30 {
+				t.Fatalf("%d events", len(events))
+			}
+			_, _, alone := record(tool)
+			if alone == "" || strings.HasPrefix(alone, "0 ") {
+				t.Fatalf("the tool says %q", alone)
+			}
+			for name, order := range map[string][]string{"in front": {tool, hook}, "behind": {hook, tool}} {
+				gotEvents, gotOut, told := record(order...)
+				if !slices.Equal(gotEvents, events) {
+					t.Errorf("%s: %d events, without it %d", name, len(gotEvents), len(events))
+				}
+				if gotOut != out {
+					t.Errorf("%s: the program prints\n%s\nwithout it\n%s", name, gotOut, out)
+				}
+				if told != alone {
+					t.Errorf("%s: the tool says %q, without us %q", name, told, alone)
+				}
+			}
+		})
 	}
 }
 

@@ -102,7 +102,11 @@ void call_reserves_end(int device); /* with the device's primary context */
 		void *found = gpurec_find_real(API(symbol), 1); \
 		type_##symbol *real; \
 		memcpy(&real, &found, sizeof found); \
-		return real ? does(API(symbol), real, ##__VA_ARGS__) : NO_DRIVER; \
+		bool before = gpurec_tls.second; \
+		gpurec_tls.second = gpurec_two; \
+		CUresult r = real ? does(API(symbol), real, ##__VA_ARGS__) : NO_DRIVER; \
+		gpurec_tls.second = before; \
+		return r; \
 	}
 
 #endif

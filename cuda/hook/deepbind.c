@@ -134,7 +134,7 @@ USED void *gpurec_opens(const char *name, int flags)
 		tls->deep = p.at;
 		tls->deep_gone = (uint32_t)p.gone;
 	}
-	void *real = gpurec_dlsym(RTLD_NEXT, "dlopen");
+	void *real = gpurec_next("dlopen");
 	errno = err;
 	return real;
 }
@@ -145,7 +145,7 @@ USED void *gpurec_opens_apart(Lmid_t namespace, const char *name, int flags)
 	(void)name, (void)flags;
 	if (namespace != LM_ID_BASE && gpurec_config.on && gpurec_tls.depth == 0)
 		gpurec_tls.apart = true;
-	void *real = gpurec_dlsym(RTLD_NEXT, "dlmopen");
+	void *real = gpurec_next("dlmopen");
 	errno = err;
 	return real;
 }
@@ -310,7 +310,7 @@ static void look_deep(struct tls *tls)
 static void look_apart(struct tls *tls, void *handle)
 {
 	int (*info)(void *, int, void *);
-	void *f = gpurec_dlsym(RTLD_NEXT, "dlinfo");
+	void *f = gpurec_next("dlinfo");
 	Lmid_t namespace = LM_ID_BASE;
 	memcpy(&info, &f, sizeof f);
 	if (info == NULL || handle == RTLD_DEFAULT || handle == RTLD_NEXT || info(handle, RTLD_DI_LMID, &namespace) != 0 || namespace == LM_ID_BASE)

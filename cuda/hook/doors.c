@@ -48,9 +48,10 @@ __attribute__((visibility("hidden"), used)) void *gpurec_door(void *handle, cons
 
 #if defined(__x86_64__)
 __asm__(".text\n"
-        ".globl dlsym\n"
-        ".type dlsym, @function\n"
-        "dlsym:\n"
+        ".globl gpurec_dlsym_door\n"
+        ".hidden gpurec_dlsym_door\n"
+        ".type gpurec_dlsym_door, @function\n"
+        "gpurec_dlsym_door:\n"
         "	.cfi_startproc\n"
         "	endbr64\n"
         "	push %rdi\n"
@@ -74,12 +75,13 @@ __asm__(".text\n"
         "2:	ret\n"
         "1:	jmp *gpurec_real_dlsym(%rip)\n"
         "	.cfi_endproc\n"
-        ".size dlsym, . - dlsym\n");
+        ".size gpurec_dlsym_door, . - gpurec_dlsym_door\n");
 #else /* not tried on hardware yet */
 __asm__(".text\n"
-        ".globl dlsym\n"
-        ".type dlsym, %function\n"
-        "dlsym:\n"
+        ".globl gpurec_dlsym_door\n"
+        ".hidden gpurec_dlsym_door\n"
+        ".type gpurec_dlsym_door, %function\n"
+        "gpurec_dlsym_door:\n"
         "	.cfi_startproc\n"
         "	hint #34\n" /* bti c */
         "	stp x29, x30, [sp, #-32]!\n"
@@ -103,8 +105,15 @@ __asm__(".text\n"
         "	ldr x16, [x16, :lo12:gpurec_real_dlsym]\n"
         "	br x16\n"
         "	.cfi_endproc\n"
-        ".size dlsym, . - dlsym\n");
+        ".size gpurec_dlsym_door, . - gpurec_dlsym_door\n");
 #endif
+
+/* Under its versions in glibc too: in front of us, other tools look for the next
+ * dlsym by these. A reference without a version takes the newest. */
+__asm__(".globl gpurec_dlsym_old\n.type gpurec_dlsym_old, %function\n.set gpurec_dlsym_old, gpurec_dlsym_door\n"
+        ".globl gpurec_dlsym_new\n.type gpurec_dlsym_new, %function\n.set gpurec_dlsym_new, gpurec_dlsym_door\n"
+        ".symver gpurec_dlsym_old, dlsym@" OLDEST "\n"
+        ".symver gpurec_dlsym_new, dlsym@@GLIBC_2.34\n");
 
 typedef void *dlsym_fn(void *, const char *);
 typedef CUresult proc_v1(const char *, void **, int, uint64_t);
@@ -113,19 +122,40 @@ typedef CUresult proc_v2(const char *, void **, int, uint64_t, int *);
 EXPORT proc_v1 cuGetProcAddress;
 EXPORT proc_v2 cuGetProcAddress_v2;
 
-EARLY static dlsym_fn *real_dlsym(void)
+static dlsym_fn *as_dlsym(void *f)
 {
-	void *f = __atomic_load_n(&gpurec_real_dlsym, __ATOMIC_ACQUIRE);
+	dlsym_fn *typed;
+	memcpy(&typed, &f, sizeof f);
+	return typed;
+}
+
+/* The C library's own, passed by other tools': they have no version. */
+EARLY static dlsym_fn *libc_dlsym(void)
+{
+	static void *found;
+	void *f = __atomic_load_n(&found, __ATOMIC_ACQUIRE);
 	/* The oldest first, which every glibc has and which is the same function: a
 	 * version that is missing would be reported through malloc, and a preloaded
 	 * malloc that asks dlsym for the real one would come back here. */
 	static const char *const versions[] = {OLDEST, "GLIBC_2.17", "GLIBC_2.34"};
 	for (unsigned i = 0; f == NULL && i < sizeof versions / sizeof versions[0]; i++)
 		f = old_dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-	__atomic_store_n(&gpurec_real_dlsym, f, __ATOMIC_RELEASE);
-	dlsym_fn *typed;
-	memcpy(&typed, &f, sizeof f);
-	return typed;
+	__atomic_store_n(&found, f, __ATOMIC_RELEASE);
+	return as_dlsym(f);
+}
+
+/* The next one: another tool's, which the program would have without us. */
+EARLY static dlsym_fn *real_dlsym(void)
+{
+	void *f = __atomic_load_n(&gpurec_real_dlsym, __ATOMIC_ACQUIRE);
+	if (f == NULL) {
+		dlsym_fn *libc = libc_dlsym();
+		f = libc ? libc(RTLD_NEXT, "dlsym") : NULL;
+		if (f == NULL)
+			memcpy(&f, &libc, sizeof f);
+		__atomic_store_n(&gpurec_real_dlsym, f, __ATOMIC_RELEASE);
+	}
+	return as_dlsym(f);
 }
 
 void *gpurec_dlsym(void *handle, const char *name)
@@ -134,14 +164,26 @@ void *gpurec_dlsym(void *handle, const char *name)
 	return f ? f(handle, name) : NULL;
 }
 
+/* By the C library's: to another tool's, RTLD_NEXT would mean behind that tool. */
+EARLY void *gpurec_next(const char *name)
+{
+	dlsym_fn *f = libc_dlsym();
+	return f ? f(RTLD_NEXT, name) : NULL;
+}
+
 void *gpurec_dlopen(const char *name, int flags) { return old_dlopen(name, flags); }
 
 /* ---- real and wrapped ---------------------------------------------------------- */
 
 void *gpurec_real[2][HOOKED + 1];
-struct asked gpurec_asked;
-static void *real_proc_v1, *real_proc_v2;
+struct asked gpurec_asked_of[2];
+bool gpurec_two;
+static void *real_proc[2][2]; /* of both versions, of both libcudas */
 static void *libcuda; /* its handle: kept open, as wrappers that were handed out call into it */
+
+static proc_v1 second_v1;
+static proc_v2 second_v2;
+static void *const proc_front[2][2] = {{(void *)cuGetProcAddress, (void *)second_v1}, {(void *)cuGetProcAddress_v2, (void *)second_v2}};
 
 /* cuInit and curand both begin with cu; the driver's own names go on in capitals. */
 EARLY static bool is_driver_name(const char *s) { return s[0] == 'c' && s[1] == 'u' && s[2] >= 'A' && s[2] <= 'Z'; }
@@ -159,7 +201,7 @@ static bool is_front(const void *p)
 	for (unsigned i = 1; i <= HOOKED; i++)
 		if (p == gpurec_hooked[i].front[0] || p == gpurec_hooked[i].front[1])
 			return true;
-	return p == (void *)cuGetProcAddress || p == (void *)cuGetProcAddress_v2;
+	return p == proc_front[0][0] || p == proc_front[0][1] || p == proc_front[1][0] || p == proc_front[1][1];
 }
 
 /* Whether an address is of a library whose file's name begins so. */
@@ -181,9 +223,24 @@ static void set_once(void **slot, void *value)
 		__atomic_compare_exchange_n(slot, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Finds everything in libcuda that wrappers call. Idempotent, so that two
- * threads may do it at once; it calls nothing of CUDA, whose initialisation from
- * a look-up has dead-locked others. */
+/* Finds everything in a libcuda that its wrappers call. */
+static void fill_from(void *h, unsigned which)
+{
+	for (unsigned i = 1; i <= HOOKED; i++)
+		set_once(&gpurec_real[which][i], gpurec_dlsym(h, gpurec_hooked[i].symbol));
+	set_once(&real_proc[0][which], gpurec_dlsym(h, "cuGetProcAddress"));
+	set_once(&real_proc[1][which], gpurec_dlsym(h, "cuGetProcAddress_v2"));
+#define FILL_ASKED(name, parameters) \
+	{ \
+		void *p = gpurec_dlsym(h, #name); \
+		memcpy(&gpurec_asked_of[which].name, &p, sizeof p); \
+	}
+	GPUREC_ASKED(FILL_ASKED)
+#undef FILL_ASKED
+}
+
+/* The first libcuda. Idempotent, so that two threads may do it at once; it calls
+ * nothing of CUDA, whose initialisation from a look-up has dead-locked others. */
 static void fill(void)
 {
 	static bool filled;
@@ -193,20 +250,25 @@ static void fill(void)
 	if (h == NULL)
 		return;
 	libcuda = h;
-	for (unsigned i = 1; i <= HOOKED; i++)
-		set_once(&gpurec_real[0][i], gpurec_dlsym(h, gpurec_hooked[i].symbol));
-	set_once(&real_proc_v1, gpurec_dlsym(h, "cuGetProcAddress"));
-	set_once(&real_proc_v2, gpurec_dlsym(h, "cuGetProcAddress_v2"));
-#define FILL_ASKED(name, parameters) \
-	{ \
-		void *p = gpurec_dlsym(h, #name); \
-		memcpy(&gpurec_asked.name, &p, sizeof p); \
-	}
-	GPUREC_ASKED(FILL_ASKED)
-#undef FILL_ASKED
+	fill_from(h, 0);
 	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
 	gpurec_torch_find();
 	gpurec_python_find();
+}
+
+/* A second one, of another path, as where a compatibility package lies beside the
+ * system's: p is a function of it, or of the first. It has the second wrappers,
+ * and what these ask is asked of it. A third goes unrecorded. */
+static void fill_second(const void *p)
+{
+	Dl_info info;
+	if (__atomic_load_n(&gpurec_two, __ATOMIC_ACQUIRE) || libcuda == NULL || !in_libcuda(p) || !old_dladdr(p, &info))
+		return;
+	void *h = old_dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	if (h == NULL || h == libcuda)
+		return;
+	fill_from(h, 1);
+	__atomic_store_n(&gpurec_two, true, __ATOMIC_RELEASE);
 }
 
 void *gpurec_find_real(unsigned api, unsigned which)
@@ -217,11 +279,11 @@ void *gpurec_find_real(unsigned api, unsigned which)
 		return p;
 	int err = errno;
 	gpurec_tls.depth++;
-	void *next = gpurec_dlsym(RTLD_NEXT, gpurec_hooked[api].symbol); /* another interposer, or libcuda itself */
+	void *next = gpurec_next(gpurec_hooked[api].symbol); /* another interposer, or libcuda itself */
 	set_once(slot, next);
 	/* A program that is linked to libcuda: other interposers have its other calls, too. */
 	for (unsigned i = 1; next != NULL && i <= HOOKED; i++)
-		set_once(&gpurec_real[0][i], gpurec_dlsym(RTLD_NEXT, gpurec_hooked[i].symbol));
+		set_once(&gpurec_real[0][i], gpurec_next(gpurec_hooked[i].symbol));
 	fill();
 	gpurec_tls.depth--;
 	errno = err;
@@ -231,6 +293,8 @@ void *gpurec_find_real(unsigned api, unsigned which)
 /* The wrapper that calls p, or p where both wrappers call something else. */
 static void *exchange(unsigned api, void *p)
 {
+	if (p != gpurec_real[0][api])
+		fill_second(p);
 	for (unsigned which = 0; which < 2; which++) {
 		set_once(&gpurec_real[which][api], p);
 		if (gpurec_real[which][api] == p)
@@ -251,15 +315,19 @@ static void *door_to_front(unsigned api, bool v2, void *answer)
 	if (api)
 		return gpurec_find_real(api, answer == gpurec_hooked[api].front[1]) ? answer : NULL;
 	fill();
-	return (v2 ? real_proc_v2 : real_proc_v1) ? answer : NULL;
+	return real_proc[v2][0] ? answer : NULL;
 }
 
 static void *exchange_proc(bool v2, void *p)
 {
-	set_once(v2 ? &real_proc_v2 : &real_proc_v1, p);
-	if (p != (v2 ? real_proc_v2 : real_proc_v1))
-		return p; /* a second libcuda */
-	return v2 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
+	if (p != real_proc[v2][0])
+		fill_second(p);
+	for (unsigned which = 0; which < 2; which++) {
+		set_once(&real_proc[v2][which], p);
+		if (real_proc[v2][which] == p)
+			return proc_front[v2][which];
+	}
+	return p;
 }
 
 static void *door(void *handle, const char *name)
@@ -402,18 +470,12 @@ static void *translate(const char *name, int version, uint64_t flags, void *p)
 	if (name == NULL)
 		return p;
 	fill();
-	if (p == real_proc_v1)
-		return (void *)cuGetProcAddress;
-	if (p == real_proc_v2)
-		return (void *)cuGetProcAddress_v2;
-	if (is_proc(name) && p != NULL) {
-		/* Not the exported one: told apart by the version that was asked for. */
-		bool v2 = version >= 12000;
-		set_once(v2 ? &real_proc_v2 : &real_proc_v1, p);
-		if (p == (v2 ? real_proc_v2 : real_proc_v1))
-			return v2 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
-		return p;
-	}
+	for (unsigned which = 0; which < 2; which++)
+		for (unsigned v2 = 0; v2 < 2; v2++)
+			if (p == real_proc[v2][which])
+				return proc_front[v2][which];
+	if (is_proc(name)) /* not the exported one: told apart by the version that was asked for */
+		return exchange_proc(version >= 12000, p);
 	for (unsigned which = 0; which < 2; which++)
 		for (unsigned api = 1; api <= HOOKED; api++)
 			if (gpurec_real[which][api] == p)
@@ -427,36 +489,37 @@ static void *translate(const char *name, int version, uint64_t flags, void *p)
 
 enum { SUCCESS = 0, NOT_FOUND = 500 };
 
-CUresult cuGetProcAddress(const char *name, void **to, int version, uint64_t flags)
+static CUresult ask_v1(unsigned which, const char *name, void **to, int version, uint64_t flags)
 {
 	fill();
 	proc_v1 *real;
-	memcpy(&real, &real_proc_v1, sizeof real);
+	memcpy(&real, &real_proc[0][which], sizeof real);
 	if (real == NULL)
 		return NOT_FOUND;
-	if (!gpurec_config.on || gpurec_tls.depth > 0)
-		return real(name, to, version, flags);
 	CUresult r = real(name, to, version, flags);
 	int err = errno;
-	if (r == SUCCESS && to != NULL && *to != NULL)
+	if (gpurec_config.on && gpurec_tls.depth == 0 && r == SUCCESS && to != NULL && *to != NULL)
 		*to = translate(name, version, flags, *to);
 	errno = err;
 	return r;
 }
 
-CUresult cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags, int *status)
+static CUresult ask_v2(unsigned which, const char *name, void **to, int version, uint64_t flags, int *status)
 {
 	fill();
 	proc_v2 *real;
-	memcpy(&real, &real_proc_v2, sizeof real);
+	memcpy(&real, &real_proc[1][which], sizeof real);
 	if (real == NULL)
 		return NOT_FOUND;
-	if (!gpurec_config.on || gpurec_tls.depth > 0)
-		return real(name, to, version, flags, status);
 	CUresult r = real(name, to, version, flags, status);
 	int err = errno;
-	if (r == SUCCESS && to != NULL && *to != NULL)
+	if (gpurec_config.on && gpurec_tls.depth == 0 && r == SUCCESS && to != NULL && *to != NULL)
 		*to = translate(name, version, flags, *to);
 	errno = err;
 	return r;
 }
+
+CUresult cuGetProcAddress(const char *name, void **to, int version, uint64_t flags) { return ask_v1(0, name, to, version, flags); }
+static CUresult second_v1(const char *name, void **to, int version, uint64_t flags) { return ask_v1(1, name, to, version, flags); }
+CUresult cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags, int *status) { return ask_v2(0, name, to, version, flags, status); }
+static CUresult second_v2(const char *name, void **to, int version, uint64_t flags, int *status) { return ask_v2(1, name, to, version, flags, status); }

@@ -164,6 +164,7 @@ struct tls {
 	uint64_t retry;      /* no block before this time */
 	uint32_t deep;       /* a library was opened with RTLD_DEEPBIND, when there were so many; 0: none */
 	uint32_t deep_gone;  /* and so many had been closed */
+	bool second;         /* in a call of the second libcuda */
 	bool apart;          /* one was opened in a namespace of its own */
 };
 extern __thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -446,13 +447,16 @@ struct asked {
 	GPUREC_ASKED(ASKED_FIELD)
 #undef ASKED_FIELD
 };
-extern struct asked gpurec_asked;
+extern struct asked gpurec_asked_of[2];
+extern bool gpurec_two; /* the second wrappers are of a second libcuda, and not of the first one's other functions */
+#define gpurec_asked gpurec_asked_of[gpurec_tls.second]
 
 /* Finds the real function of a wrapper; NULL when there is no driver. */
 void *gpurec_find_real(unsigned api, unsigned which);
 
 /* dlsym and dlopen of libc, with the hook as their caller. */
 void *gpurec_dlsym(void *handle, const char *name);
+void *gpurec_next(const char *name); /* with RTLD_NEXT */
 void *gpurec_dlopen(const char *name, int flags);
 
 /* Whether a name is one of our exports that stand for another library's function. */

@@ -86,7 +86,7 @@ void gpurec_module_forked(void) { closing = 0; } /* by a thread that the child h
 EXPORT int dlclose(void *handle)
 {
 	int (*real)(void *);
-	void *f = gpurec_dlsym(RTLD_NEXT, "dlclose");
+	void *f = gpurec_next("dlclose");
 	memcpy(&real, &f, sizeof f);
 	if (real == NULL)
 		return -1;
