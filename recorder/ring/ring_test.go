@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -348,7 +349,9 @@ func touch(r Record) (sum int) {
 	switch r.Kind() {
 	case format.WireCode:
 		_, a, b, c := r.Code()
-		return len(a) + len(b) + len(c) + int(append(append(a[:len(a):len(a)], b...), c...)[:1:1][0])*0
+		for _, c := range slices.Concat(a, b, c) {
+			sum += int(c)
+		}
 	case format.WireStack:
 		_, frames := r.Stack()
 		for _, f := range frames {
