@@ -14,7 +14,8 @@ import (
 // A Limit is how much the peak of used bytes may rise from A to B: bytes, or
 // percent of A's.
 type Limit struct {
-	text    string
+	text    string // as it was given
+	words   string // with its unit: a number alone is bytes
 	bytes   int64
 	percent float64 // where bytes is less than 0
 }
@@ -26,13 +27,13 @@ func ParseLimit(s string) (Limit, error) {
 		if err != nil || f < 0 || math.IsInf(f, 0) || math.IsNaN(f) {
 			return Limit{}, fmt.Errorf("%q is no percentage", s)
 		}
-		return Limit{text: s, bytes: -1, percent: f}, nil
+		return Limit{text: s, words: s, bytes: -1, percent: f}, nil
 	}
 	n, err := analyze.ParseBytes(s)
 	if err != nil {
 		return Limit{}, fmt.Errorf("%q is neither bytes (1048576, 512MiB, 1.5GiB) nor a percentage (5%%)", s)
 	}
-	return Limit{text: s, bytes: n}, nil
+	return Limit{text: s, words: tree.Size(n), bytes: n}, nil
 }
 
 // exceeded reports whether a rise from a to b is more than l.
@@ -74,7 +75,7 @@ func (r *Report) Judge(l Limit) {
 	if r.Gate.Exceeded {
 		than = "more than"
 	}
-	r.Gate.Sentence = fmt.Sprintf("%s of %s bytes went from %s to %s, %s, %s %s", what, r.Curve, tree.Size(a), tree.Size(b), change(a, b), than, l.text)
+	r.Gate.Sentence = fmt.Sprintf("%s of %s bytes went from %s to %s, %s, %s %s", what, r.Curve, tree.Size(a), tree.Size(b), change(a, b), than, l.words)
 }
 
 func (d *Device) words() string {

@@ -163,6 +163,9 @@ func (o *exportOptions) choose() (*exportFormat, error) {
 	if o.format == "" {
 		o.format = strings.TrimPrefix(filepath.Ext(o.out), ".")
 	}
+	if o.format == "" {
+		return nil, usagef("-o %s does not say the format: add --to %s", o.out, strings.Join(exportNames(), "|"))
+	}
 	f := exportFormatNamed(o.format)
 	if f == nil {
 		return nil, usagef("--to %q: it is %s", o.format, strings.Join(exportNames(), ", "))

@@ -96,6 +96,8 @@ func TestCommands(t *testing.T) {
 		{"verify agrees", []string{"verify", huge}, exitPartial, "lost 9223372036854775807,", "gpuanalyze verify: sound, but events are missing\n"},
 		{"diff of a trace with itself", []string{"diff", whole, whole}, 0, "\nno difference\n", "complete\n"},
 		{"diff that is too much", []string{"diff", "--fail-above", "0", "--a", "..1.5ms", "--b", "..3ms", whole}, exitGate, "peak used        0 B → 1.00 KiB (1024), +1.00 KiB", "gpuanalyze diff: the peak of used bytes went"},
+		{"a limit without a unit is bytes", []string{"diff", "--fail-above", "5", "--a", "..1.5ms", "--b", "..3ms", whole}, exitGate, "peak used", ", more than 5 B\n"},
+		{"export of no format", []string{"export", whole, "-o", "out"}, exitUsage, "", "-o out does not say the format: add --to arrow|"},
 		{"diff that is too much, and partial", []string{"diff", "-q", "--fail-above", "100%", "--a", "..1.5ms", whole, lossy}, exitGate, "peak used", "partial: B: 3 events lost"},
 		{"diff that is not too much, and partial", []string{"diff", "-q", "--fail-above", "1KiB", whole, lossy}, exitPartial, "no difference", "partial: B: 3 events lost"},
 		{"diff of scopes", []string{"diff", "--a", "scope:step#1", "--b", "process:4711", whole}, 0, "no difference", "complete\n"},

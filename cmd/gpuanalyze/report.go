@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -122,6 +123,10 @@ func replace(path string, b []byte) error {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".gpuanalyze-*")
 	if err != nil {
+		var at *os.PathError
+		if errors.As(err, &at) {
+			at.Path = path // the name that was asked for
+		}
 		return err
 	}
 	defer os.Remove(f.Name())

@@ -73,7 +73,7 @@ func TestReport(t *testing.T) {
 	if fi, err := os.Stat("old.html"); err != nil || fi.Size() != said.Bytes {
 		t.Errorf("%v bytes, it says %d: %v", fi.Size(), said.Bytes, err)
 	}
-	if code, _, stderr := command1(t, "report", "-o", "no/such/folder.html", tr); code != exitFailed || !strings.Contains(stderr, "no/such") {
+	if code, _, stderr := command1(t, "report", "-o", "no/such/folder.html", tr); code != exitFailed || !strings.Contains(stderr, "open no/such/folder.html: no such file or directory") {
 		t.Errorf("no folder: exit %d, %s", code, stderr)
 	}
 	command1(t, "report", "-o", os.DevNull, tr)
