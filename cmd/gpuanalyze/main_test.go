@@ -148,7 +148,7 @@ func TestExamples(t *testing.T) {
 		}
 		for _, example := range c.examples {
 			switch c.name {
-			case "devices", "events", "verify", "repair", "export", "import", "slice", "report":
+			case "devices", "events", "verify", "repair", "export", "import", "slice", "report", "symbolize":
 				continue // theirs are tested beside them
 			}
 			t.Run(example, func(t *testing.T) {
