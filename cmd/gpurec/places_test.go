@@ -33,6 +33,8 @@ func mounted(t *testing.T, dir, options string) []string {
 func TestPlaces(t *testing.T) {
 	storm := program(t, "storm")
 	const some = `"$0" --threads 4 --events 40000 | cut -d" " -f1-3; `
+	// Where it is recorded, until the first events have reached the disk.
+	const written = `while [ -d m/t.gpurec ] && [ "$(stat -c %s m/t.gpurec/00000/events.arrow)" -lt 16000 ]; do sleep 0.05; done; `
 	for _, row := range []struct {
 		name    string
 		options string // of the mount
@@ -46,7 +48,7 @@ func TestPlaces(t *testing.T) {
 	}{
 		{name: "it fills up", flags: []string{"--on-full=wait"}, script: `head -c 7400K /dev/zero >m/fill; ` + some + some + some + `exit 7`,
 			status: 7, ending: format.EndFailed, reason: "no space left on device", least: 1000},
-		{name: "another fills it", flags: []string{"--on-full=wait", "--rotate-size=64KiB"}, script: some + `cat /dev/zero >m/fill 2>/dev/null; ` + some + `exit 7`,
+		{name: "another fills it", flags: []string{"--on-full=wait", "--rotate-size=64KiB"}, script: some + written + `cat /dev/zero >m/fill 2>/dev/null; ` + some + `exit 7`,
 			status: 7, ending: format.EndFailed, reason: "no space left on device", least: 1000},
 		{name: "another fills it, the newest are kept", flags: []string{"--on-full=wait", "--retain=16MiB"},
 			script: `head -c 5M /dev/zero >m/fill; ` + some + some + some + some + some + `exit 7`,
