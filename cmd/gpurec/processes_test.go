@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -203,6 +205,106 @@ func TestVisibleDevices(t *testing.T) {
 			slices.Sort(want)
 			if !slices.Equal(got, want) {
 				t.Errorf("used %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestWorkers records Python's workers of every kind, each as a process of its own.
+func TestWorkers(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3 on PATH")
+	}
+	script, err := filepath.Abs("../../testdata/programs/workers.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		way            string
+		processes, bad int
+	}{{"fork", 6, 0}, {"spawn", 7, 0}, {"forkserver", 7, 0}, {"loader", 3, 0}, {"subprocess", 3, 0}, {"late", 3, 2}} {
+		t.Run(row.way, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			c := gpurec(t, dir, "run", "--simulate-gpu=1", "-o", "t.gpurec", "--", python, script, row.way)
+			var out bytes.Buffer
+			c.Stdout, c.Stderr = &out, os.Stderr
+			if status := does(t, c); status != 0 {
+				t.Fatalf("status %d", status)
+			}
+			tr := read(t, dir+"/t.gpurec")
+			got := map[int32][3]int{}
+			for _, e := range tr.events {
+				if i := slices.Index([]format.Kind{format.Alloc, format.Free, format.AllocFailed}, e.Kind); i >= 0 {
+					p, _ := tr.defs.Process(e.Process)
+					n := got[p.PID]
+					n[i]++
+					got[p.PID] = n
+				}
+			}
+			want := map[int32][3]int{}
+			bad := 0
+			for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
+				var pid int32
+				var n [3]int
+				if _, err := fmt.Sscanf(line, "pid=%d allocs=%d frees=%d failed=%d", &pid, &n[0], &n[1], &n[2]); err != nil {
+					t.Fatalf("%q: %v", line, err)
+				}
+				for i, k := range want[pid] { // a worker that was given two tasks
+					n[i] += k
+				}
+				want[pid] = n
+				if n[2] > 0 {
+					bad++
+				}
+			}
+			if !maps.Equal(got, want) || len(want) > row.processes || len(want) < 2 || (bad > 0) != (row.bad > 0) {
+				t.Errorf("recorded %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestInnerNamespace records programs in a namespace of processes, where their
+// pids are others: each is known by the pid that it has out here.
+func TestInnerNamespace(t *testing.T) {
+	if out, err := exec.Command("unshare", "--pid", "--fork", "true").CombinedOutput(); err != nil {
+		t.Skipf("no namespace of processes can be made here: %v %s", err, bytes.TrimSpace(out))
+	}
+	for _, row := range []struct {
+		name  string
+		flags []string
+	}{{"this /proc", nil}, {"a /proc of its own", []string{"--mount-proc"}}} {
+		t.Run(row.name, func(t *testing.T) {
+			dir, storm := t.TempDir(), program(t, "storm")
+			args := append([]string{"run", "--simulate-gpu=1", "-o", "t.gpurec", "--", "unshare", "--pid", "--fork"}, row.flags...)
+			script := `"$0" --threads 1 --events 50 & "$0" --threads 1 --events 70; wait`
+			if status := does(t, gpurec(t, dir, append(args, "sh", "-c", script, storm)...)); status != 0 {
+				t.Fatalf("status %d", status)
+			}
+			tr := read(t, dir+"/t.gpurec")
+			calls := map[format.ProcessID]int{}
+			for _, e := range tr.events {
+				if e.Kind == format.Alloc || e.Kind == format.Free {
+					calls[e.Process]++
+				}
+			}
+			var got []int
+			for id, n := range calls {
+				got = append(got, n)
+				p, ok := tr.defs.Process(id)
+				// In there they are processes 2 and 3.
+				if !ok || p.PID < 10 || p.StartTime == 0 {
+					t.Errorf("process %+v", p)
+				}
+				if p.Command != "" && !strings.Contains(p.Command, "storm") { // of one that has ended by then, its name
+					t.Errorf("another process's command: %q", p.Command)
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, []int{50, 70}) {
+				t.Errorf("calls of processes %v, want 50 and 70", got)
 			}
 		})
 	}
