@@ -30,9 +30,8 @@ Only what returns a number that gpurec cannot give raises, NoAnswer.
 """
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, TypeVar
-
-from _thread import get_ident
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, TypeVar, Union, cast
 
 from gpurec import _hook, _version, _wire
 from gpurec._version import __version__ as __version__
@@ -88,6 +87,7 @@ _LATER = {name: "_mem" for name in __all__}
 _LATER.update(LineProfileHook="_lines", Measure="_answer", NoAnswer="_answer", b2mb="_answer")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_S = TypeVar("_S", bound="scope")
 
 _CO_COROUTINE = 0x0080  # inspect.CO_COROUTINE, without importing inspect
 
@@ -144,15 +144,43 @@ def unload_ipython_extension(shell: Any) -> None:
     _jupyter.unload(shell)
 
 
+class _Entry:
+    """One entry of a scope: of is None once it has ended, before what the same
+    thread or task had entered and not left."""
+
+    __slots__ = ("before", "id", "of")
+
+    def __init__(self, id: int, of: "scope", before: "Optional[_Entry]") -> None:
+        self.id, self.before = id, before
+        self.of: Optional[scope] = of
+
+
+# A thread, an asyncio task and a greenlet have each a context of their own, so that
+# an object which several of them enter knows whose entry an exit means.
+_entered: "ContextVar[Optional[_Entry]]" = ContextVar("gpurec.scope", default=None)
+
+
+def _newest() -> Optional[_Entry]:
+    """The newest entry here that is open. What was ended elsewhere is let go of."""
+    entry = _entered.get()
+    while entry is not None and entry.of is None:
+        entry = entry.before
+    if entry is not None:
+        while entry.before is not None and entry.before.of is None:
+            entry.before = entry.before.before
+    return entry
+
+
 class scope:
     """A measured block with a name: a context manager and a decorator.
 
     The peak and the change of used bytes between entry and exit are this
     scope's own, whatever other scopes are open. An object may be entered again,
-    also while it is open, and on several threads (an exit ends the entry that its
-    thread made last). As a decorator it measures each call, from any
-    number of threads, and a coroutine function from start to end; of a
-    generator function it measures only the creation.
+    also while it is open, and by several threads, asyncio tasks or greenlets: an exit
+    ends the entry that its own made last. Generators that take turns need an object
+    each. As a decorator it measures each call, from any number of threads, and a
+    coroutine function from start to end; of a generator function it measures only
+    the creation. A copy, or what comes out of a pickle, has not been entered.
     """
 
     __slots__ = ("_domain", "_last", "_name", "_open", "name")
@@ -161,32 +189,53 @@ class scope:
         self.name = name
         self._name = _hook.text(name)
         self._domain = None if domain is None else _hook.text(domain)
-        self._open: List[Tuple[int, int]] = []  # thread, id
+        self._open: List[_Entry] = []
         self._last = 0  # id of what ended last
 
-    def __enter__(self) -> "scope":
-        self._open.append((get_ident(), _hook.scope_begin(self._name, self._domain)))
+    def _begin(self) -> int:
+        return int(_hook.scope_begin(self._name, self._domain))
+
+    def _end(self, id: int) -> None:
+        if id:
+            self._last = id
+            _hook.scope_end(id)
+
+    def __enter__(self: _S) -> _S:
+        id = self._begin()
+        if id:
+            entry = _Entry(id, self, _newest())
+            self._open.append(entry)
+            _entered.set(entry)
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        entries, me = self._open, get_ident()
-        for i in range(len(entries) - 1, -1, -1):
-            if entries[i][0] == me:
-                break
-        else:
-            i = len(entries) - 1  # another thread's, as an ExitStack may be closed anywhere
-        if i >= 0:
-            self._last = entries.pop(i)[1]
-            _hook.scope_end(self._last)
+        entry = self._entry()
+        if entry is None:
+            self._end(0)
+            return
+        entry.of = None
+        try:
+            self._open.remove(entry)
+        except ValueError:
+            pass  # another thread was faster
+        _entered.set(_newest())
+        self._end(entry.id)
+
+    def _entry(self) -> "Optional[_Entry]":
+        """The open entry that is meant here: this thread's or task's newest, else
+        anybody's, as an ExitStack may be closed anywhere."""
+        entry = _entered.get()
+        while entry is not None:
+            if entry.of is self:
+                return entry
+            entry = entry.before
+        return self._open[-1] if self._open else None
 
     def _id(self) -> int:
-        """Of the entry that this thread made last, of any thread's, or of what
-        ended last; 0: never entered, or not in a recording."""
-        me = get_ident()
-        for thread, id in reversed(self._open):
-            if thread == me:
-                return id
-        return self._open[-1][1] if self._open else self._last
+        """Of the entry that is meant here, or of what ended last; 0: never entered,
+        or not in a recording."""
+        entry = self._entry()
+        return self._last if entry is None else entry.id
 
     def reset(self) -> None:
         """Begin anew: used and peaked are counted from this moment."""
@@ -199,29 +248,32 @@ class scope:
         if self._open:
             _hook.scope_report(self._id(), None if subcontext is None else _hook.text(subcontext))
 
+    def __getstate__(self) -> Any:
+        names = [n for c in type(self).__mro__ for n in c.__dict__.get("__slots__", ())]
+        slots = {n: getattr(self, n) for n in names if hasattr(self, n)}
+        slots.update(_open=[], _last=0)
+        return getattr(self, "__dict__", None), slots
+
     def __call__(self, function: _F) -> _F:
-        name, domain = self._name, self._domain
         call: Any
         # The id stays in the call, so that recursion and threads don't mix.
         if getattr(getattr(function, "__code__", None), "co_flags", 0) & _CO_COROUTINE:
 
             async def call(*args: Any, **kwargs: Any) -> Any:
-                id = _hook.scope_begin(name, domain)
+                id = self._begin()
                 try:
                     return await function(*args, **kwargs)
                 finally:
-                    self._last = id
-                    _hook.scope_end(id)
+                    self._end(id)
 
         else:
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                id = _hook.scope_begin(name, domain)
+                id = self._begin()
                 try:
                     return function(*args, **kwargs)
                 finally:
-                    self._last = id
-                    _hook.scope_end(id)
+                    self._end(id)
 
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
             try:
@@ -230,33 +282,35 @@ class scope:
                 pass  # callables without it, such as functools.partial
         call.__dict__.update(getattr(function, "__dict__", {}))
         call.__wrapped__ = function
-        return call
+        return cast(_F, call)
 
 
-def measure(of: scope, curve: str = "used") -> "Measure":
-    """begin, end and max in bytes of a scope on a curve (used, acquired or nvml):
-    of the entry that this thread made last, or of what ended last. Exact, but for
-    nvml's, and what gpuanalyze contexts says of it. Waits for the recorder,
+def measure(of: "Union[scope, GPUMemTrace]", curve: str = "used") -> "Measure":
+    """begin, end and max in bytes of a scope on a curve (used, acquired or nvml): of
+    the entry that this thread or task made last, or of what ended last. Exact, but
+    for nvml's, and what gpuanalyze contexts says of it. Waits for the recorder,
     milliseconds, at most 100; then, and outside a recording, it raises NoAnswer."""
     from gpurec import _answer
 
     if curve not in _answer.CURVES:
         raise ValueError("curve %r is none of %s" % (curve, ", ".join(_answer.CURVES)))
+    if not hasattr(of, "_id"):
+        raise TypeError("%r is no scope: measure and max_memory take a gpurec.scope or a GPUMemTrace" % (of,))
     return _answer.ask(of._id(), curve)
 
 
-def max_memory(of: scope, curve: str = "used") -> int:
+def max_memory(of: "Union[scope, GPUMemTrace]", curve: str = "used") -> int:
     """The exact peak in bytes of a scope, open or ended: the most of used bytes
     while it was open, both ends included. What torch.cuda.max_memory_allocated
     says after a reset at the scope's begin, for any number of scopes at once and
-    without one; it waits and raises as measure does. Outside a recording it warns
-    and returns what NVML reads of the current device now."""
+    without one; it waits and raises as measure does. Where this process is not
+    recorded it warns and returns what NVML reads of the current device now."""
     if active():
         return measure(of, curve).max
     import warnings
 
     from gpurec import _nvml
 
-    warnings.warn("max_memory: not under gpurec run, this is NVML's used bytes of the device now, no peak", stacklevel=2)
+    warnings.warn("max_memory: not recorded, this is NVML's used bytes of the device now, no peak", stacklevel=2)
     now = _nvml.memory()
     return 0 if now is None else now.used

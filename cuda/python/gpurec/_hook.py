@@ -100,7 +100,8 @@ else:
     cupy_every_thread = library.gpurec_cupy_every_thread
 
 
-def text(s: str) -> bytes:
-    """s as the hook takes it. What UTF-8 cannot hold (lone surrogates) becomes
-    a question mark, as one odd name is no reason to end the program."""
-    return s.encode("utf-8", "replace")
+def text(s: object) -> bytes:
+    """s as the hook takes it, whatever it is: an odd name is no reason to end the
+    program. What UTF-8 and C's texts cannot hold (lone surrogates, zeros) becomes a
+    question mark."""
+    return str(s).encode("utf-8", "replace").replace(b"\0", b"?")

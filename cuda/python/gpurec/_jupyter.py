@@ -15,7 +15,6 @@ from typing import Any, List, Optional, Tuple
 from weakref import WeakKeyDictionary
 
 import gpurec
-from gpurec import _answer
 
 _LINE = re.compile(r"%%gpumem(?:[ \t]+(.*))?$")
 _USAGE = "%%gpumem goes on the first line of its cell; %%time and the like come below it"
@@ -47,7 +46,7 @@ class _Measure:
                 break
             except gpurec.NoAnswer as e:
                 why = str(e)
-                if why != _answer.WHY[_answer.LATE]:
+                if not e.late:
                     return "used and peaked unknown (%s)" % why
         else:
             return "used and peaked unknown (%s, asked %d times)" % (why, _TRIES)
@@ -76,9 +75,8 @@ class _Extension:
         self.running = threading.local()
 
     def cells(self) -> List[Tuple[Any, Optional[_Measure]]]:
-        if not hasattr(self.running, "cells"):
-            self.running.cells = []
-        return self.running.cells
+        found: List[Tuple[Any, Optional[_Measure]]] = self.running.__dict__.setdefault("cells", [])
+        return found
 
     def before(self, info: Any) -> None:
         """IPython is about to run a cell."""

@@ -16,10 +16,10 @@ import subprocess
 import sys
 import time
 from types import FrameType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from gpurec import _hook, _wire, scope
-from gpurec._answer import REPORT, NoAnswer, ask
+from gpurec._answer import REPORT, NoAnswer, ask, say
 
 _HERE = __file__
 
@@ -53,7 +53,7 @@ class LineProfileHook(scope):
     trace, which takes a second and more as the trace grows.
     """
 
-    __slots__ = ("_adapters", "_root", "max_depth", "sources")
+    __slots__ = ("_root", "max_depth", "sources")
 
     def __init__(self, max_depth: int = 0, *, name: str = "LineProfileHook", sources: str = "cupy") -> None:
         if sources not in ("cupy", "all"):
@@ -61,24 +61,14 @@ class LineProfileHook(scope):
         super().__init__(name, "cupy" if sources == "cupy" else None)
         self.max_depth, self.sources = max_depth, sources
         self._root = _Node()
-        self._adapters: List[Any] = []
 
-    def __enter__(self) -> "LineProfileHook":
-        module = sys.modules.get("cupy.cuda.memory_hook")
-        adapter = None
-        if module is not None:
-            adapter = _adapter(module.MemoryHook, self)
-            adapter.__enter__()
-        self._adapters.append(adapter)
-        super().__enter__()
-        return self
+    def _begin(self) -> int:
+        _enter(self)
+        return super()._begin()
 
-    def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)
-        if self._adapters:
-            adapter = _mine(self._adapters)
-            if adapter is not None:
-                adapter.__exit__(*exception)
+    def _end(self, id: int) -> None:
+        super()._end(id)
+        _leave(self)
 
     def malloc_preprocess(self, **given: Any) -> None:
         """CuPy's pool begins to hand out memory."""
@@ -123,18 +113,16 @@ class LineProfileHook(scope):
     def print_report(self, file: Any = None) -> None:
         """Print the tree, to standard output without a file. It may be printed
         while active, and again. What cannot be known is said, in place of the tree."""
-        out = sys.stdout if file is None else file
         if self.sources == "cupy":
-            _write(out, "_root", self._root, 0)
+            text = _text(self._root)
         elif _hook.active():
             try:
-                out.write(_from_trace(self._id(), self.max_depth))
+                text = _from_trace(self._id(), self.max_depth)
             except NoAnswer as e:
-                out.write("_root: unknown [%s]\n" % e)
+                text = "_root: unknown [%s]\n" % e
         else:
-            _write(out, "_root", self._root, 0)
-            out.write("[CuPy's pool alone: PyTorch and plain CUDA are counted under gpurec run]\n")
-        out.flush()
+            text = _text(self._root) + "[CuPy's pool alone: PyTorch and plain CUDA are counted under gpurec run]\n"
+        say(text, file, flush=True)
 
 
 _moments = itertools.count(1)
@@ -175,12 +163,14 @@ def _gpuanalyze(program: str, answer: str, *arguments: str) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def _write(out: Any, name: str, root: _Node, depth: int) -> None:
-    left = [(name, root, depth)]
+def _text(root: _Node) -> str:
+    lines = []
+    left = [("_root", root, 0)]
     while left:
         name, node, depth = left.pop()
-        out.write("%s%s (%s, %s)\n" % (depth * "  ", name, size(node.used), size(node.acquired)))
+        lines.append("%s%s (%s, %s)\n" % (depth * "  ", name, size(node.used), size(node.acquired)))
         left.extend(("%s:%s:%s" % line, child, depth + 1) for line, child in reversed(list(node.children.items())))
+    return "".join(lines)
 
 
 def size(n: int) -> str:
@@ -196,26 +186,34 @@ def size(n: int) -> str:
 _classes: Dict[type, type] = {}
 
 
-def _adapter(base: type, hook: LineProfileHook) -> Any:
-    """A hook of CuPy's that calls hook's two callbacks which count, under a name
-    that no other has: CuPy's registry is keyed by names."""
-    cls = _classes.get(base)
-    if cls is None:
-        cls = _classes[base] = type("GpurecLineProfile", (base,), {"__doc__": "gpurec.LineProfileHook in CuPy's registry."})
-    adapter: Any = cls()
-    adapter.name = "gpurec.LineProfileHook %x" % id(adapter)
-    adapter.malloc_preprocess, adapter.alloc_preprocess = hook.malloc_preprocess, hook.alloc_preprocess
-    return adapter
+def _enter(hook: LineProfileHook) -> None:
+    """Registers hook with CuPy in this thread, under a name that no other has, as
+    CuPy's registry is keyed by names: once, however often hook is entered here."""
+    module = sys.modules.get("cupy.cuda.memory_hook")
+    base = getattr(module, "MemoryHook", None)
+    if module is None or base is None:
+        return
+    adapter = module.get_memory_hooks().get(_name(hook))
+    if adapter is None:
+        cls = _classes.get(base)
+        if cls is None:
+            cls = _classes[base] = type("GpurecLineProfile", (base,), {"__doc__": "gpurec.LineProfileHook in CuPy's registry."})
+        adapter = cls()
+        adapter.name, adapter.times = _name(hook), 0
+        adapter.malloc_preprocess, adapter.alloc_preprocess = hook.malloc_preprocess, hook.alloc_preprocess
+        adapter.__enter__()
+    adapter.times += 1
 
 
-def _mine(adapters: List[Any]) -> Any:
-    """Takes out the adapter that this thread entered last: the registry is the
-    thread's own."""
-    for i in range(len(adapters) - 1, -1, -1):
-        adapter = adapters[i]
-        if adapter is None:
-            continue
-        hooks = sys.modules["cupy.cuda.memory_hook"].get_memory_hooks()
-        if hooks.get(adapter.name) is adapter:
-            return adapters.pop(i)
-    return adapters.pop() if adapters[-1] is None else None
+def _leave(hook: LineProfileHook) -> None:
+    """Takes hook out of this thread's registry where this is the last of its exits."""
+    find = getattr(sys.modules.get("cupy.cuda.memory_hook"), "get_memory_hooks", None)
+    adapter = None if find is None else find().get(_name(hook))
+    if adapter is not None:
+        adapter.times -= 1
+        if adapter.times == 0:
+            adapter.__exit__()
+
+
+def _name(hook: LineProfileHook) -> str:
+    return "gpurec.LineProfileHook %x" % id(hook)

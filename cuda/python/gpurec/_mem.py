@@ -13,17 +13,18 @@ line says so.
 """
 
 import functools
+import operator
 import os
 import sys
 import warnings
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar, cast
 
 from gpurec import _hook, _nvml
-from gpurec._answer import CURVES, END, ONLY, REPORT, Measure, NoAnswer, ask, b2mb
+from gpurec._answer import CURVES, END, ONLY, REPORT, Measure, NoAnswer, ask, b2mb, say
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-BY_NVML = "not under gpurec run: NVML's readings of the device, peaked is a lower bound"
+BY_NVML = "not recorded: NVML's readings of the device, peaked is a lower bound"
 
 
 class GPUMemory(NamedTuple):
@@ -149,7 +150,7 @@ class _Recorded:
     note = ""
 
     def __init__(self, ctx: Optional[str], curve: str, device: int) -> None:
-        name = None if ctx is None else _hook.text(str(ctx))
+        name = None if ctx is None else _hook.text(ctx)
         self.curve, self.pid = curve, os.getpid()
         self.number = _hook.scope_begin_on(name, None, device)
 
@@ -162,7 +163,7 @@ class _Recorded:
 
     def measure(self, how: int = ONLY, subctx: Optional[str] = None) -> Measure:
         if not self.ours():
-            raise NoAnswer("the scope was begun in the parent process")
+            raise NoAnswer("the scope was begun in another process")
         return ask(self.number, self.curve, how, subctx)
 
     def end(self) -> None:
@@ -181,11 +182,11 @@ class _Read:
     note = BY_NVML
 
     def __init__(self, device: Optional[int]) -> None:
-        self.handle = _nvml.handle(device)
+        self.device = _nvml.current() if device is None else device
         self.begin = self.max = self.used()
 
     def used(self) -> int:
-        m = None if self.handle is None else _nvml.read(self.handle)
+        m = _nvml.memory(self.device)
         return 0 if m is None else m.used
 
     def reset(self) -> None:
@@ -212,8 +213,9 @@ class GPUMemTrace:
 
     It starts at once; start() on a running one, as at the begin of a with block,
     begins anew. Any number of them nest and overlap, on any threads, each with its
-    own exact peak; one object is for one thread at a time. A scope ends with
-    stop(), with its block, or with the object.
+    own exact peak; one object is for one thread or task at a time. A scope ends
+    with stop(), with its block, or with the object. A copy, and what comes out of a
+    pickle, measures on where that is possible, and ends nothing when it goes.
 
     curve is what is measured: used (bytes that the pool handed out), acquired
     (taken from the driver) or nvml (the device's, fastai's own; device chooses
@@ -230,11 +232,11 @@ class GPUMemTrace:
         curve: str = "used",
         device: Optional[int] = None,
     ) -> None:
-        self._running = False
+        self._running = self._ends = False
         if curve not in CURVES:
             raise ValueError("curve %r is none of %s" % (curve, ", ".join(CURVES)))
         self.ctx, self.on_exit_report = ctx, on_exit_report
-        self.curve, self.device = curve, device
+        self.curve, self.device = curve, None if device is None else operator.index(device)
         self._silent = bool(silent)
         self._scope: Any = None
         self._frozen: Optional[Measure] = None
@@ -259,7 +261,7 @@ class GPUMemTrace:
             self._scope = _Recorded(self.ctx, self.curve, self._on())
         else:
             self._scope = _Read(self.device)
-        self._running, self._frozen = True, None
+        self._running, self._ends, self._frozen = True, True, None
 
     def _on(self) -> int:
         if self.device is not None:
@@ -287,7 +289,7 @@ class GPUMemTrace:
         the recorder, milliseconds, at most 100; then it raises NoAnswer."""
         if self._frozen is not None:
             return self._frozen
-        m = self._scope.measure()
+        m: Measure = self._scope.measure()
         if not self._running:
             self._frozen = m
         return m
@@ -322,10 +324,17 @@ class GPUMemTrace:
 
     def __del__(self) -> None:
         try:
-            if self._running:
+            if self._running and self._ends:
                 self._scope.end()
         except Exception:  # the interpreter is ending
             pass
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return dict(self.__dict__, _ends=False)
+
+    def _id(self) -> int:
+        """As of gpurec.scope, for gpurec.measure."""
+        return self._scope.number if isinstance(self._scope, _Recorded) and self._scope.ours() else 0
 
     def __repr__(self) -> str:
         return self._line(self._try(ONLY, None), "")
@@ -342,7 +351,7 @@ class GPUMemTrace:
             found = self._frozen
         if not self._running:
             self._scope.report(subctx)
-        print(self._line(found, self._context(subctx)))
+        say(self._line(found, self._context(subctx)) + "\n")
 
     def report_n_reset(self, subctx: Optional[str] = None) -> None:
         """report(), then reset(): also when silent."""
@@ -352,7 +361,7 @@ class GPUMemTrace:
     def _try(self, how: int, subctx: Optional[str]) -> Any:
         """A Measure, or why there is none."""
         try:
-            return self._frozen or self._scope.measure(how, subctx)
+            return self.measure() if how == ONLY else self._scope.measure(how, subctx)
         except NoAnswer as e:
             return e
 
@@ -371,8 +380,8 @@ class GPUMemTrace:
 
 def gpu_mem_trace(function: _F) -> _F:
     """A decorator: each call in a GPUMemTrace that reports at its end under the
-    function's qualified name. A coroutine function is measured from start to end.
-    It goes below staticmethod and classmethod."""
+    function's qualified name. A coroutine function is measured from start to end, of
+    a generator function only the creation. It goes below staticmethod and classmethod."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__qualname__
     call: Any
     if getattr(getattr(function, "__code__", None), "co_flags", 0) & 0x0080:  # inspect.CO_COROUTINE
@@ -387,4 +396,4 @@ def gpu_mem_trace(function: _F) -> _F:
             with GPUMemTrace(ctx=name, on_exit_report=True):
                 return function(*args, **kwargs)
 
-    return functools.wraps(function)(call)  # type: ignore[return-value]
+    return cast(_F, functools.wraps(function)(call))

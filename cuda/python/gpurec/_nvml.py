@@ -5,11 +5,12 @@ also under CUDA_VISIBLE_DEVICES, and joined with NVML's by UUID. Where CUDA's
 driver is initialised in this process it is asked; where it is not,
 CUDA_VISIBLE_DEVICES is read as the driver reads it (cuda/nvml/visible.go has the
 rules). This never initialises CUDA, loads no framework, and a child made by fork
-begins anew. Whatever fails is a device that is not there.
+begins anew. Whatever fails is a device that is not there, as all are in a Python without ctypes.
 """
 
-import ctypes
+import operator
 import os
+import struct
 import sys
 from typing import Any, List, NamedTuple, Optional, Tuple
 
@@ -26,18 +27,13 @@ class Memory(NamedTuple):
     used: int
 
 
-class _MemoryV1(ctypes.Structure):
-    _fields_ = [("total", ctypes.c_uint64), ("free", ctypes.c_uint64), ("used", ctypes.c_uint64)]
+try:
+    import ctypes
+except ImportError:  # built without it, or a sub-interpreter of 3.12
+    ctypes = None  # type: ignore[assignment]
 
-
-class _MemoryV2(ctypes.Structure):
-    _fields_ = [("version", ctypes.c_uint32), ("total", ctypes.c_uint64), ("reserved", ctypes.c_uint64)] + [
-        ("free", ctypes.c_uint64),
-        ("used", ctypes.c_uint64),
-    ]
-
-
-_V2 = ctypes.sizeof(_MemoryV2) | 2 << 24
+_MEMORY_V1 = "QQQ"  # nvml.h's nvmlMemory_t: total, free, used
+_MEMORY_V2 = "IQQQQ"  # nvmlMemory_v2_t: version, total, reserved, free, used
 
 
 class _Device(NamedTuple):
@@ -96,12 +92,14 @@ class _Library:
         libraries have only the first."""
         second = getattr(self.nvml, "nvmlDeviceGetMemoryInfo_v2", None)
         if second is not None:
-            m = _MemoryV2(version=_V2)
-            if second(handle, ctypes.byref(m)) == 0:
-                return Memory(m.total, m.free, m.used)
-        n = _MemoryV1()
-        self._check(self.nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(n)))
-        return Memory(n.total, n.free, n.used)
+            size = struct.calcsize(_MEMORY_V2)
+            m = ctypes.create_string_buffer(struct.pack("I", size | 2 << 24), size)
+            if second(handle, m) == 0:
+                _, total, _, free, used = struct.unpack(_MEMORY_V2, m)
+                return Memory(total, free, used)
+        m = ctypes.create_string_buffer(struct.calcsize(_MEMORY_V1))
+        self._check(self.nvml.nvmlDeviceGetMemoryInfo(handle, m))
+        return Memory(*struct.unpack(_MEMORY_V1, m))
 
 
 _library: Optional[_Library] = None
@@ -140,7 +138,10 @@ def read(found: Any) -> Optional[Memory]:
 def handle(device: Optional[int] = None) -> Any:
     """NVML's handle of a device of this process, None where there is none."""
     all = handles()
-    number = current() if device is None else device
+    try:
+        number = current() if device is None else operator.index(device)
+    except TypeError:
+        return None  # no number at all, say a name
     return all[number] if 0 <= number < len(all) else None
 
 
@@ -165,10 +166,11 @@ def current() -> int:
             return int(torch.cuda.current_device())
     except Exception:  # being imported, or built without CUDA
         pass
-    device = ctypes.c_int()
     driver = _driver()
-    if driver is not None and driver.cuCtxGetDevice(ctypes.byref(device)) == 0:
-        return device.value
+    if driver is not None:
+        device = ctypes.c_int()
+        if driver.cuCtxGetDevice(ctypes.byref(device)) == 0:
+            return device.value
     return 0
 
 
@@ -176,14 +178,17 @@ def _driver() -> Any:
     """CUDA's driver, where this process has loaded it."""
     try:
         return ctypes.CDLL(DRIVER, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except OSError:
+    except (OSError, AttributeError):
         return None
 
 
 def _uuids() -> Optional[List[str]]:
     """The UUIDs of this process's devices, where the driver is initialised."""
-    driver, count = _driver(), ctypes.c_int()
-    if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+    driver = _driver()
+    if driver is None:
+        return None
+    count = ctypes.c_int()
+    if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return None
     get = getattr(driver, "cuDeviceGetUuid_v2", None) or getattr(driver, "cuDeviceGetUuid", None)
     found = []

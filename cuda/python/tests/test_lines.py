@@ -154,7 +154,7 @@ with Own(), Hook() as a:
         pool.malloc(1)
 print(root(a), root(b), list(memory_hook.get_memory_hooks()) == before)
 """,
-                "(1.50KB, 512.00B) (512.00B, 0.00B) True",
+                "(1.00KB, 512.00B) (512.00B, 0.00B) True",
             ),
             "left in another order": (
                 "a, b = Hook().__enter__(), Hook().__enter__(); a.__exit__(); pool.malloc(1); b.__exit__(); pool.malloc(1)\n"
@@ -177,6 +177,31 @@ with Hook() as hook:
 print(root(hook))
 """,
                 "(0.00B, 0.00B) (1.00KB, 0.00B)",
+            ),
+            "twice in a thread, counted once": (
+                "hook = Hook()\nwith hook:\n with hook: pool.malloc(1)\n pool.malloc(1)\nhook.__exit__(); pool.malloc(1)\n"
+                "print(root(hook), list(memory_hook.get_memory_hooks()) == before)",
+                "(1.00KB, 512.00B) True",
+            ),
+            "as a decorator": ("hook = Hook()\n@hook\ndef f(): pool.malloc(1)\nf(); f(); pool.malloc(1)\nprint(root(hook))", "(1.00KB, 512.00B)"),
+            "a copy counts for itself": (
+                "import copy, pickle\nwith Hook(3, name='a') as hook: pool.malloc(1); other = pickle.loads(pickle.dumps(hook))\nwith copy.deepcopy(other) as b: pool.malloc(1)\n"
+                "print(root(hook), root(other), root(b), other.name, other.max_depth)",
+                "(512.00B, 512.00B) (512.00B, 512.00B) (1.00KB, 512.00B) a 3",
+            ),
+            "output that takes no more, or not all letters": (
+                """
+import sys
+good, hook = sys.stdout, Hook()
+exec(compile("hook.malloc_preprocess(mem_size=1)", "\\udc80é", "exec"))
+narrow, closed = io.TextIOWrapper(io.BytesIO(), encoding="ascii"), io.StringIO()
+closed.close()
+for sys.stdout in (None, closed, narrow): hook.print_report()
+sys.stdout = good
+try: hook.print_report(closed)
+except ValueError: print(narrow.buffer.getvalue().split(b"\\n")[2].strip())
+""",
+                "b'??:1:<module> (1.00B, 0.00B)'",
             ),
             "objects": (
                 "a, b = Hook(), Hook(2, name='b'); print(a == a, a == b, len({a, b}), a.name, b.name, a.max_depth, b.max_depth)",

@@ -2,9 +2,10 @@
 hook, and what NVML alone knows."""
 
 import os
+import re
 import unittest
 
-from support import Case, compile_library
+from support import HOOK, Case, compile_library
 
 LINE = "△Used Peaked MB: "
 
@@ -139,6 +140,37 @@ except NoAnswer as e:
                 lines = ["raised " + why, LINE + "unknown (a: b) [%s]" % why, LINE + "unknown [%s]" % why, LINE + "unknown (a: exit) [%s]" % why]
                 self.assertEqual((out.splitlines(), err), (lines + ["raised " + why], ""))
 
+    def test_output_that_takes_no_more_or_not_all_letters(self):
+        """The block ends as it would without a report, and where there is no △ the
+        numbers are printed all the same."""
+        _, out, err = self.trace(
+            """
+import io, os, sys
+good, closed, narrow = sys.stdout, io.StringIO(), io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+full, m = open("/dev/full", "w", buffering=1), GPUMemTrace(ctx="a\\udc80")
+closed.close()
+for sys.stdout in (None, closed, full, narrow, good):
+    m.report()
+    try:
+        with GPUMemTrace(): raise KeyError
+    except KeyError: pass
+narrow.flush(); os.write(1, narrow.buffer.getvalue())
+try: full.close()
+except OSError: pass
+"""
+        )
+        lines = [LINE + "     0      0 (a?)", LINE + "     0      0 (exit)"]
+        self.assertEqual((sorted(out.splitlines()), err), (sorted(lines + [line.replace("△", "?") for line in lines]), ""))
+
+    def test_copies_end_nothing(self):
+        log, out, _ = self.trace(
+            "import copy, pickle\nm = GPUMemTrace(ctx='a')\n"
+            "for c in (copy.copy(m), copy.deepcopy(m), pickle.loads(pickle.dumps(m))): print(c); del c\n"
+            "mark('copied'); c = copy.copy(m); del m; c.stop(); c.start(); mark('again'); del c"
+        )
+        want = 3 * ["scope_ask ask 1 -"] + ["mark copied", "scope_end 1", "scope_ask end 1 -", "scope_begin a - -> 2", "mark again", "scope_end 2"]
+        self.assertEqual((log, out), (["scope_begin a - -> 1"] + want, 3 * (LINE + "     0      0\n")))
+
     def test_lost_events_are_said(self):
         _, out, _ = self.trace("GPUMemTrace(ctx='a').report()", "0 1 12 0 0 0")
         self.assertEqual(out, LINE + "     0      0 (a) [partial: 12 events are missing]\n")
@@ -263,6 +295,7 @@ class TestReaders(Case):
             "the current device": ("print(gpu_mem_get())", {}, first),
             "by id": ("print(gpu_mem_get(0), gpu_mem_get(2).used)", {}, first + " 300"),
             "no such id": ("print(gpu_mem_get(99), gpu_mem_get(-1))", {}, 2 * "GPUMemory(total=0, free=0, used=0) "),
+            "no number": ("print(gpu_mem_get('0'), gpu_mem_get(0.0))", {}, 2 * "GPUMemory(total=0, free=0, used=0) "),
             "all": ("print([m.used for m in gpu_mem_get_all()])", {}, "[100, 200, 300]"),
             "fields": ("print(gpu_mem_get_free(), gpu_mem_get_used())", {}, "895 100"),
             "without a cache to empty": ("print(gpu_mem_get_free_no_cache(), gpu_mem_get_used_no_cache())", {}, "895 100"),
@@ -300,7 +333,38 @@ class TestReaders(Case):
     def test_no_library(self):
         out, err = self.read("print(gpu_mem_get(), gpu_mem_get_all(), gpu_with_max_free_mem(), GPUMemTrace().data_bytes())", library=False)
         self.assertEqual(out, "GPUMemory(total=0, free=0, used=0) [] (None, 0) MemData(used=0, peaked=0)\n")
-        self.assertIn("not under gpurec run", err)
+        self.assertIn("not recorded", err)
+
+    def test_no_ctypes(self):
+        program = "import sys; sys.modules['_ctypes'] = None\nfrom gpurec import *\nwith scope('a') as a: pass\nmark('m')\n"
+        program += "print(gpu_mem_get(), gpu_mem_get_all(), gpu_handle(), max_memory(a))\nwith GPUMemTrace(): pass\ntry: measure(a)\nexcept NoAnswer as e: print(e)"
+        for environment in (dict(GPUREC_SOCKET=None, LD_PRELOAD=None), {}):
+            log, out, _ = self.run_python(program, PYTHONIOENCODING="utf-8", **environment)
+            lines = ["GPUMemory(total=0, free=0, used=0) [] None 0", LINE + "     0      0 (exit) [not recorded: NVML's readings of the device, peaked is a lower bound]"]
+            self.assertEqual((log, out.splitlines()[:2]), ([], lines))
+            self.assertIn("not recorded", out.splitlines()[2])
+
+    def test_visible_devices_as_go_reads_them(self):
+        """The rows of cuda/nvml/visible_test.go."""
+        with open(os.path.join(os.path.dirname(HOOK), "nvml", "visible_test.go"), encoding="utf-8") as f:
+            source = f.read()
+        devices = {"nil": []}
+        for name, rows in re.findall(r"^\t(\w+) += \[\]Device\{\n(.*?)\n\t\}", source, re.M | re.S):
+            devices[name] = [dict(re.findall(r'(\w+): "?([^",}]*)', row)) for row in rows.splitlines()]
+        rows = re.findall(r'\{"([^"]*)", (\w+), (unset|"[^"]*"), "([^"]*)"\},', source)
+        program = """
+from gpurec._nvml import _Device, visible
+def device(d): return _Device(None, d["UUID"], d["Name"], d["GPU"], (int(d["GI"]), int(d["CI"])) if "MIG" in d else None)
+devices, rows = %r, %r
+for _, of, value, _ in rows:
+    print(*[d.uuid.split("-")[1] for d in visible(list(map(device, devices[of])), None if value == "unset" else value.strip('"'), None)])
+""" % (devices, rows)
+        out, err = self.read(program, library=False)
+        self.assertEqual((len(out.splitlines()), err), (len(rows), ""))
+        self.assertGreater(len(rows), 38)
+        for (name, _, value, want), got in zip(rows, out.splitlines()):
+            with self.subTest(name, value=value):
+                self.assertEqual(got, want)
 
     def test_b2mb(self):
         rows = {0: 0, 1048575: 0, 1048576: 1, 2097151: 1, -1: 0, -1048577: -1, 1 << 60: 1 << 40}
@@ -319,7 +383,7 @@ with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always"); print(m.data(), m.data_bytes(), len(said))
 """ % used
         out, err = self.read(program, NVML_USED=used)
-        note = " [not under gpurec run: NVML's readings of the device, peaked is a lower bound]"
+        note = " [not recorded: NVML's readings of the device, peaked is a lower bound]"
         want = ["   250      0 (foobar)", "   100    150 (foobar: a)", "  -100    250 (foobar: frozen)"]
         lines = [LINE + w + note for w in want] + ["MemData(used=-100, peaked=250) MemData(used=%d, peaked=%d) 2" % (-100 << 20, 250 << 20)]
         self.assertEqual((out.splitlines(), err), (lines, ""))

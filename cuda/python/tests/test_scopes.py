@@ -74,6 +74,38 @@ class TestScopes(Case):
                 "import asyncio\n@scope('c')\nasync def c(): await asyncio.sleep(0); gpurec.mark('in')\nasyncio.run(c())",
                 ["scope_begin c - -> 1", "mark in", "scope_end 1"],
             ),
+            "tasks with one object": (
+                "import asyncio\na = scope('a')\nasync def task(event, other):\n with a: other.set(); await event.wait()\n gpurec.mark('left')\n"
+                "async def main():\n one, two, go = asyncio.Event(), asyncio.Event(), asyncio.Event()\n"
+                " tasks = [asyncio.ensure_future(task(e, o)) for e, o in ((one, go), (two, one))]\n await asyncio.gather(*tasks[:1])\n a.report()\n"
+                " two.set(); await tasks[1]\nasyncio.run(main())",
+                ["scope_begin a - -> 1", "scope_begin a - -> 2", "scope_end 1", "mark left", "scope_report 2 -", "scope_end 2", "mark left"],
+            ),
+            "entered in one context, left in others": (
+                "import contextvars\na, b, new = scope('a'), scope('b'), contextvars.Context\nwith b:\n"
+                " for i in range(3): new().run(a.__enter__)\n"
+                " for i in range(4): a.__exit__()\n"
+                " for i in range(2): a.__enter__(); new().run(a.__exit__)\n"
+                "gpurec.mark(str((a._open, gpurec._entered.get())))",
+                ["scope_begin b - -> 1"]
+                + ["scope_begin a - -> %d" % i for i in (2, 3, 4)]
+                + ["scope_end %d" % i for i in (4, 3, 2)]
+                + ["scope_begin a - -> 5", "scope_end 5", "scope_begin a - -> 6", "scope_end 6", "scope_end 1", "mark ([], None)"],
+            ),
+            "a window of overlapping ones": (
+                "import contextvars\na = [scope('a') for i in range(9)]\nfor i in range(9):\n a[i].__enter__()\n if i: contextvars.Context().run(a[i - 1].__exit__)\n"
+                "entry, n = gpurec._entered.get(), 0\nwhile entry: entry, n = entry.before, n + 1\ngpurec.mark(n < 4)",
+                ["scope_begin a - -> 1"] + [line for i in range(2, 10) for line in ("scope_begin a - -> %d" % i, "scope_end %d" % (i - 1))] + ["mark True"],
+            ),
+            "a copy has not been entered": (
+                "import copy, pickle\nwith scope('a', 'd') as a:\n for b in (copy.copy(a), copy.deepcopy(a), pickle.loads(pickle.dumps(a))):\n  b.reset(); b.__exit__(); gpurec.mark(b.name)\n"
+                "with b: pass",
+                ["scope_begin a d -> 1", "mark a", "mark a", "mark a", "scope_end 1", "scope_begin a d -> 2", "scope_end 2"],
+            ),
+            "a subclass's copy": (
+                "import copy\nclass Own(scope):\n def __init__(self, x): super().__init__('own'); self.x = x\nwith Own(5) as a: gpurec.mark(str(copy.copy(a).x))",
+                ["scope_begin own - -> 1", "mark 5", "scope_end 1"],
+            ),
             "metadata": (
                 "@scope('f')\ndef f(x: int) -> int:\n 'doc'\ngpurec.mark('%s %s %s' % (f.__name__, f.__doc__, f.__wrapped__ is not f))",
                 ["mark f doc True"],
@@ -87,8 +119,9 @@ class TestScopes(Case):
                 ["scope_begin sort cupy -> 1", "scope_end 1"],
             ),
             "odd names": (
-                "with scope('\\udc80é'): pass",
-                ["scope_begin ?é - -> 1", "scope_end 1"],
+                "with scope('\\udc80é'): pass\nfor name in (None, 5, b'x', 'a\\0b'):\n with scope(name, domain=7): gpurec.mark(name)",
+                ["scope_begin ?é - -> 1", "scope_end 1"]
+                + [line % {"n": n, "i": i} for i, n in enumerate(("None", "5", "b'x'", "a?b"), 2) for line in ("scope_begin %(n)s 7 -> %(i)d", "mark %(n)s", "scope_end %(i)d")],
             ),
         }
         for name, (program, expected) in rows.items():
