@@ -12,7 +12,8 @@ import (
 //
 //	command lines     the program's name alone
 //	paths             from site-packages or Python's library on, else the last two
-//	                  elements: /home/kim/bert/src/train.py is src/train.py
+//	                  elements, none of them whose home it is:
+//	                  /home/kim/bert/src/train.py is src/train.py, /home/kim/a.py a.py
 //	the host's name   nothing
 //	other texts       the same for the paths and the host in them: reasons, names
 //	                  of scopes and marks
@@ -36,6 +37,9 @@ func newRedactor(host string) *redactor {
 // kept are the places from which on a path says nothing of its owner.
 var kept = regexp.MustCompile(`^.*/(?:(?:site|dist)-packages/|(python\d+\.\d+/))`)
 
+// homes are where the next element of a path is somebody's name.
+var homes = regexp.MustCompile(`^.*/(?:home|[Uu]sers)/[^/]+(?:/|$)`)
+
 // path is what is left of a path. What has no slash is none.
 func (r *redactor) path(p string) string {
 	if !strings.Contains(p, "/") || strings.HasPrefix(p, "[") || strings.HasPrefix(p, "<") && strings.HasSuffix(p, ">") {
@@ -50,7 +54,11 @@ func (r *redactor) path(p string) string {
 	} else if m != nil {
 		tail = p[m[1]:]
 	} else {
-		elements := strings.Split(strings.Trim(path.Clean(p), "/"), "/")
+		p := path.Clean(p)
+		if in := homes.FindString(p); in != "" {
+			p = "/~/" + p[len(in):] // of the home itself its sign is left
+		}
+		elements := strings.Split(strings.Trim(p, "/"), "/")
 		tail = strings.Join(elements[max(len(elements)-2, 0):], "/")
 		if len(elements) <= 2 { // /root/train.py: what is left would be all of it
 			tail = elements[len(elements)-1]
@@ -103,21 +111,26 @@ func (r *redactor) meta(m Meta) Meta {
 	if len(m.Command) > 0 {
 		m.Command = []string{path.Base(m.Command[0])}
 	}
-	options, named := m.Options, false
+	options, next := m.Options, false
 	m.Options = nil
 	for _, o := range options {
 		name, value, has := strings.Cut(o, "=")
+		tells := name == "--output" || name == "--metrics" // a user's name, a host's
+		short := strings.IndexByte(o, 'o')                 // -o, after others: -qo NAME
 		switch {
-		case named:
-			o = "…"
-		case has && (strings.Contains(value, "/") || name == "--output"):
+		case next:
+			o, next = "…", false
+		case strings.HasPrefix(o, "-") && !strings.HasPrefix(o, "--") && short > 0:
+			if next = short == len(o)-1; !next {
+				o = o[:short+1] + "…"
+			}
+		case has && (tells || strings.Contains(value, "/")):
 			o = name + "=…"
 		case strings.Contains(o, "/"):
 			o = "…"
-		case strings.HasPrefix(o, "-o") && len(o) > 2:
-			o = "-o…"
+		default:
+			next = tells
 		}
-		named = o == "-o" || o == "--output"
 		m.Options = append(m.Options, o)
 	}
 	m.Host = ""

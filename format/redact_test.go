@@ -19,11 +19,16 @@ func TestRedactPaths(t *testing.T) {
 		{"/train.py", "~2/train.py"},
 		{"train.py", "train.py"},
 		{"kim/src/train.py", "~3/src/train.py"},
-		{"/home/kim/", "kim"},
+		{"/home/kim/", "~"},
+		{"/home/kim/run.py", "run.py"},
+		{"/nfs/home/kim/run.py", "~2/run.py"},
+		{"/Users/kim/bert/src/eval.py", "src/eval.py"},
+		{"/data/users/kim/a/b.py", "a/b.py"},
+		{"/home/kim/env/lib/python3.12/site-packages/torch/cuda/__init__.py", "torch/cuda/__init__.py"},
 		{"", ""},
 		{"<string>", "<string>"},
 		{"[vdso]", "[vdso]"},
-		{"/home/kim/<ipython>", "kim/<ipython>"},
+		{"/home/kim/<ipython>", "<ipython>"},
 	} {
 		if got := r.path(row.path); got != row.want {
 			t.Errorf("%s became %s, want %s", row.path, got, row.want)
@@ -35,12 +40,14 @@ func TestRedactPaths(t *testing.T) {
 func TestRedactMeta(t *testing.T) {
 	m := newRedactor("node17").meta(Meta{
 		Host: "node17", Command: []string{"/home/kim/bin/serve", "--token", "hunter2"},
-		Options:   []string{"-o", "kims.gpurec", "--retain=2GiB", "--output=/home/kim/x", "--stacks", "python", "-o/kim/y", "/home/kim/z", "-okim"},
+		Options: []string{"-o", "kims.gpurec", "--retain=2GiB", "--output=/home/kim/x", "--stacks", "python", "-o/kim/y", "/home/kim/z", "-okim",
+			"-qo", "kims.gpurec", "-vokim", "--metrics", "node17:9400", "--metrics=node17:1", "--redact", "-q"},
 		Reason:    "the recording ended: write kim/t.gpurec/00000/events.arrow: no space left on device; node17 is full",
 		NoSamples: "nvml: load /home/kim/lib/libnvidia-ml.so.1",
 		Driver:    "580.1",
 	})
-	if want := []string{"-o", "…", "--retain=2GiB", "--output=…", "--stacks", "python", "…", "…", "-o…"}; !slices.Equal(m.Options, want) {
+	if want := []string{"-o", "…", "--retain=2GiB", "--output=…", "--stacks", "python", "-o…", "…", "-o…",
+		"-qo", "…", "-vo…", "--metrics", "…", "--metrics=…", "--redact", "-q"}; !slices.Equal(m.Options, want) {
 		t.Errorf("options %q, want %q", m.Options, want)
 	}
 	all := strings.Join(append(append(m.Command, m.Options...), m.Host, m.Reason, m.NoSamples), " ")

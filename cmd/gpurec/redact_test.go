@@ -71,6 +71,25 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// The name that a redacted trace has of its own does not tell the host's.
+func TestRedactName(t *testing.T) {
+	host, _ := os.Hostname()
+	for _, row := range []struct {
+		flags []string
+		hosts int
+	}{{nil, 1}, {[]string{"--redact"}, 0}} {
+		dir := t.TempDir()
+		if status := does(t, gpurec(t, dir, append(append([]string{"run"}, row.flags...), "--", "true")...)); status != 0 {
+			t.Fatalf("status %d", status)
+		}
+		all, _ := filepath.Glob(filepath.Join(dir, "true-*.gpurec"))
+		named, _ := filepath.Glob(filepath.Join(dir, "true-"+fileName(host)+"-*.gpurec"))
+		if len(all) != 1 || len(named) != row.hosts {
+			t.Errorf("%q makes %q", row.flags, all)
+		}
+	}
+}
+
 func twin(t *testing.T, path string) string {
 	t.Helper()
 	tr, err := format.Open(path)

@@ -99,7 +99,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU in front of the real one, with 2 devices or =N")
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
 	f.BoolVar(&o.noPython, "no-python", false, "keep gpurec's Python package off the path: CuPy's pool is then not seen, and import gpurec fails")
-	f.BoolVar(&o.redact, "redact", false, "leave out of the trace command lines but for the program's name, the host's name, and of paths all but the last two elements; native frames stay addresses")
+	f.BoolVar(&o.redact, "redact", false, "leave out of the trace command lines but for the program's name, the host's name, also from the trace's own unless -o has it, and of paths all but the last two elements; native frames stay addresses")
 	f.BoolVar(&o.deepbind, "deepbind", false, "record libraries that are opened with RTLD_DEEPBIND too: their ways to the driver are led past the flag, their other functions are not")
 	f.BoolVar(&o.bestEffort, "best-effort", false, "run the command unrecorded where no trace can be made, instead of not at all")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say what was recorded and what was not, also when stderr is no terminal")
@@ -206,6 +206,9 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 		defer sim.close()
 		env.Simulator, env.SimulatorState = sim.dir, sim.state
 		meta.Simulated = true
+	}
+	if o.redact && o.output == "" {
+		o.output = fileName(filepath.Base(command[0])) + "-%p-%t.gpurec"
 	}
 	opt := recorder.Options{
 		Output:      output(o.output, command[0]),
