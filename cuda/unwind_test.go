@@ -173,7 +173,7 @@ func TestNativeStacksCut(t *testing.T) {
 		r := newReceiver(t)
 		lanes, printed := program{e: Environment{Stacks: "auto", MaxFrames: frames}, args: append([]string{program1}, args...)}.run(t, r)
 		recorded, _ := nativeStacks(t, lanes)
-		return recorded[strings.Split(printed, "\t")[1]]
+		return recorded[strings.Fields(printed)[1]]
 	}
 	t.Run("deep", func(t *testing.T) {
 		s := run(100, "deep")[0]
@@ -192,6 +192,27 @@ func TestNativeStacksCut(t *testing.T) {
 			whole := s.dropped == 0 && len(s.frames) >= 7 && strings.HasPrefix(s.frames[3], program1+":") && strings.HasPrefix(s.frames[len(s.frames)-1], program1+":")
 			cut := s.dropped > 0 && len(s.frames) == 3
 			if how == "blind" && !cut || how != "blind" && !whole {
+				t.Errorf("%d left out of %q", s.dropped, s.frames)
+			}
+		})
+	}
+	for _, row := range []struct {
+		odd, name string
+		whole     bool
+	}{
+		{"1", "a length that leads back", false},
+		{"2", "a signal's frame that is no kernel's", true},
+		{"3", "an expression", true},
+	} {
+		t.Run("tables with "+row.name, func(t *testing.T) {
+			odd := compilePlus(t, "odd.so", "-DODD="+row.odd, "testdata/oddtables.c")
+			s := run(0, "odd", odd)[0]
+			if len(s.frames) < 2 || !strings.HasPrefix(s.frames[1], odd+":") {
+				t.Fatalf("%q", s.frames)
+			}
+			whole := s.dropped == 0 && len(s.frames) >= 7 && strings.HasPrefix(s.frames[2], program1+":") && strings.HasPrefix(s.frames[len(s.frames)-1], program1+":")
+			cut := s.dropped > 0 && len(s.frames) == 2
+			if row.whole && !whole && !cut || !row.whole && !cut {
 				t.Errorf("%d left out of %q", s.dropped, s.frames)
 			}
 		})

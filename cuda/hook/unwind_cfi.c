@@ -18,6 +18,7 @@
 enum { ABSOLUTE = 0x00, UDATA2 = 0x02, UDATA4 = 0x03, UDATA8 = 0x04, SDATA2 = 0x0a, SDATA4 = 0x0b, SDATA8 = 0x0c };
 enum { RELATIVE = 0x10, TABLE_RELATIVE = 0x30, OMITTED = 0xff, FORM = 0x0f, BASE = 0x70 };
 enum { REG_BP = 6, REG_SP = 7, REG_PC = 16 };
+enum { UCONTEXT_SP = 160 }; /* where a ucontext has it */
 
 /* ---- reading ---------------------------------------------------------------------- */
 
@@ -56,6 +57,15 @@ static unsigned byte(struct input *in)
 		}
 	}
 	return in->chunk[in->at++ - in->from];
+}
+
+/* Leaves n bytes out. A length that leads beyond the end, or round to before this, must not go on. */
+static void skip(struct input *in, uint64_t n)
+{
+	if (in->at > in->end || n > in->end - in->at)
+		in->bad = true;
+	else
+		in->at += n;
 }
 
 static uint64_t fixed(struct input *in, unsigned bytes)
@@ -271,7 +281,7 @@ static bool run(struct input *in, const struct cie *cie, uintptr_t here, uintptr
 			reg = uleb(in);
 			r->cfa_at = in->at;
 			r->cfa_end = in->at + reg;
-			in->at += reg;
+			skip(in, reg);
 			break;
 		case 0x10: /* expression */
 		case 0x16: /* val_expression */
@@ -282,7 +292,7 @@ static bool run(struct input *in, const struct cie *cie, uintptr_t here, uintptr
 				p->at = in->at;
 				p->end = in->at + step;
 			}
-			in->at += step;
+			skip(in, step);
 			break;
 		case 0x14: /* val_offset */
 		case 0x15: /* val_offset_sf */
@@ -338,9 +348,11 @@ static bool read_cie(struct input *in, uintptr_t at, struct cie *c)
 	if (n > 0 && augmentation[0] != 'z')
 		return false;
 	if (n > 0) {
+		uint64_t more = uleb(in);
+		if (more > in->end - in->at)
+			return false;
 		c->augmented = true;
-		program = uleb(in);
-		program += in->at;
+		program = in->at + more;
 	}
 	for (unsigned i = 1; i < n; i++)
 		switch (augmentation[i]) {
@@ -404,12 +416,12 @@ static uintptr_t find(const struct module *m, uintptr_t at)
 
 enum { OP_DEREF = 0x06, OP_AND = 0x1a, OP_PLUS = 0x22, OP_SHL = 0x24, OP_GE = 0x2a, OP_LIT0 = 0x30, OP_BREG0 = 0x70 };
 
-/* *(bp + offset): what compilers write where a function aligns its stack. */
-static bool is_deref(uintptr_t at, uintptr_t end, int64_t *offset)
+/* *(register + offset); of bp it is what compilers write where a function aligns its stack. */
+static bool is_deref(uintptr_t at, uintptr_t end, unsigned of, int64_t *offset)
 {
 	struct input in;
 	begin(&in, at, end);
-	if (byte(&in) != OP_BREG0 + REG_BP)
+	if (byte(&in) != OP_BREG0 + of)
 		return false;
 	*offset = sleb(&in);
 	return byte(&in) == OP_DEREF && in.at == end && !in.bad;
@@ -431,6 +443,13 @@ static bool is_jumps(uintptr_t at, uintptr_t end, uintptr_t pc, int64_t *offset)
 	return so && in.at == end && !in.bad;
 }
 
+/* The caller's stack pointer is where the kernel saved it: a signal's frame, and not what only says that it is one. */
+static bool is_kernels(const struct row *r)
+{
+	int64_t offset = 0;
+	return r->cfa_at != 0 && is_deref(r->cfa_at, r->cfa_end, REG_SP, &offset) && offset == UCONTEXT_SP;
+}
+
 static bool is_bp(const struct place *p)
 {
 	struct input in;
@@ -447,7 +466,7 @@ static uint64_t shape(const struct row *r, unsigned number, uintptr_t at)
 		return RULE(RULE_END, number, 0, 0, 0);
 	if (r->pc.how != AT || r->pc.offset != -8)
 		return stop;
-	if (r->cfa_at != 0 && is_deref(r->cfa_at, r->cfa_end, &offset)) {
+	if (r->cfa_at != 0 && is_deref(r->cfa_at, r->cfa_end, REG_BP, &offset)) {
 		if (!is_bp(&r->bp))
 			return stop;
 		return offset == (int32_t)offset ? RULE(RULE_DEREF, number, 0, 0, offset) : stop;
@@ -481,22 +500,22 @@ static uint64_t rule_at(struct thread *t, unsigned number, uintptr_t at, uintptr
 		return stop;
 	begin(in, fields + 4, end);
 	uint64_t from = pointer(in, cie.encoding), length = pointer(in, cie.encoding & FORM);
-	if (cie.augmented) {
-		uint64_t skip = uleb(in);
-		in->at += skip;
-	}
+	if (cie.augmented)
+		skip(in, uleb(in));
 	uintptr_t program = in->at;
 	if (in->bad || at - from >= length)
 		return stop;
 	*start = from;
-	if (cie.signal)
-		return RULE(RULE_SIGNAL, number, 0, 0, 0);
 	begin(in, cie.program, cie.end);
 	if (!run(in, &cie, 0, UINTPTR_MAX, NULL, &first))
 		return stop;
 	row = first;
 	begin(in, program, end);
-	return run(in, &cie, from, at, &first, &row) ? shape(&row, number, at) : stop;
+	if (!run(in, &cie, from, at, &first, &row))
+		return stop;
+	if (cie.signal)
+		return is_kernels(&row) ? RULE(RULE_SIGNAL, number, 0, 0, 0) : stop;
+	return shape(&row, number, at);
 }
 
 uint64_t gpurec_rule(struct thread *t, unsigned number, uintptr_t at)

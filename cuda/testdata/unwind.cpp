@@ -15,10 +15,15 @@
  *   twins A B   opens A, calls it, closes it, then B, which may lie at its place
  *   forks       in a child
  *   bare LIB    through a library without tables
+ *   odd LIB     the same of one with tables that the compiler's unwinder is not
+ *               shown: only the address is printed
  *   made HOW    through code made at run time, of which only the first frames are
  *               printed: with a frame pointer, without one (blind), in a file of
  *               memory (file)
+ *   below       through code made at run time that leaves a wild number where a
+ *               frame pointer would be, on a stack right below a thread's guard
  *   forbid      process_vm_readv is refused from here on
+ *   kill        it, and mincore, end the program from here on
  */
 #include <algorithm>
 #include <cstdint>
@@ -348,14 +353,14 @@ static void *allocating(void *seed)
 typedef void report(const char *kind, size_t size);
 typedef void called(report *, const char *kind);
 
-static NOINLINE void through(const char *path, const char *kind)
+static NOINLINE void through(const char *path, const char *kind, report *back = point)
 {
 	void *lib = dlopen(path, RTLD_NOW);
 	if (!lib) {
 		fprintf(stderr, "%s\n", dlerror());
 		exit(1);
 	}
-	reinterpret_cast<called *>(dlsym(lib, "through"))(point, kind);
+	reinterpret_cast<called *>(dlsym(lib, "through"))(back, kind);
 	dlclose(lib);
 	sink = 11;
 }
@@ -370,6 +375,14 @@ static void closing(const char *path)
 	stop = true;
 	for (pthread_t x : t)
 		pthread_join(x, nullptr);
+}
+
+static NOINLINE void unseen(const char *kind, size_t size)
+{
+	uint64_t address = 0;
+	mem_alloc(&address, size);
+	print(kind, address, seen{{}, 0}, 0);
+	sink = 15;
 }
 
 static NOINLINE void called_back()
@@ -394,15 +407,59 @@ static void made(const std::string &how)
 	sink = 14;
 }
 
-static void forbid()
+/* Code whose rbp, where it calls back, is what it was given. */
+static uintptr_t wild;
+static void *made_wild;
+static ucontext_t above, under;
+
+static void on_stack_below()
+{
+	reinterpret_cast<void (*)(void (*)(), uintptr_t)>(made_wild)(called_back, wild);
+	swapcontext(&under, &above);
+}
+
+static void *stack_below(void *)
+{
+	pthread_attr_t attributes;
+	void *low;
+	size_t size, guard, mine = 1 << 17;
+	set_current(ctx);
+	pthread_getattr_np(pthread_self(), &attributes);
+	pthread_attr_getstack(&attributes, &low, &size);
+	pthread_attr_getguardsize(&attributes, &guard);
+	char *wanted = static_cast<char *>(low) - guard - mine;
+	if (mmap(wanted, mine, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != wanted)
+		exit(1);
+	wild = reinterpret_cast<uintptr_t>(low) - guard + 256;
+	getcontext(&under);
+	under.uc_stack.ss_sp = wanted;
+	under.uc_stack.ss_size = mine;
+	under.uc_link = &above;
+	makecontext(&under, on_stack_below, 0);
+	swapcontext(&above, &under);
+	return nullptr;
+}
+
+static void below()
+{
+	static const unsigned char code[] = {0x55, 0x48, 0x89, 0xf5, 0xff, 0xd7, 0x5d, 0xc3}; /* push rbp; mov rbp, rsi; call rdi; pop rbp; ret */
+	pthread_t t;
+	made_wild = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memcpy(made_wild, code, sizeof code);
+	pthread_create(&t, nullptr, stack_below, nullptr);
+	pthread_join(t, nullptr);
+}
+
+static void forbid(uint32_t verdict)
 {
 	sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* the call's number */
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mincore, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, verdict),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	sock_fprog program = {4, code};
+	sock_fprog program = {5, code};
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 		exit(1);
 }
@@ -463,10 +520,16 @@ int main(int argc, char **argv)
 				through(argv[i + 1 + k % 2], "twins");
 		else if (kind == "bare")
 			through(argv[++i], "bare");
+		else if (kind == "odd")
+			through(argv[++i], "odd", unseen);
 		else if (kind == "made")
 			made(argv[++i]);
 		else if (kind == "forbid")
-			forbid();
+			forbid(SECCOMP_RET_ERRNO | 1);
+		else if (kind == "kill")
+			forbid(SECCOMP_RET_KILL_PROCESS);
+		else if (kind == "below")
+			below();
 		else if (kind == "forks") {
 			fflush(stdout);
 			pid_t child = fork();
