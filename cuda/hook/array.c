@@ -53,13 +53,18 @@ static size_t texels(const struct array3 *a, unsigned level)
 	return w * h * d * sixteen_texels(a->format, a->channels ? a->channels : 1) / 16;
 }
 
+/* At least one level, whatever is asked for, and none below a single texel. */
 int64_t call_array_size(const struct array3 *a, unsigned levels)
 {
-	size_t sum = 0;
+	size_t sum = 0, longest = a->width > a->height ? a->width : a->height;
 	if (a->flags & (SPARSE | DEFERRED)) /* memory comes later, mapped */
 		return 0;
-	for (unsigned i = 0; i < levels && i < 64; i++)
-		sum += texels(a, i);
+	if (!(a->flags & (LAYERED | CUBEMAP)) && a->depth > longest)
+		longest = a->depth;
+	unsigned i = 0;
+	do
+		sum += texels(a, i++);
+	while (i < levels && longest >> i);
 	return (int64_t)sum;
 }
 

@@ -181,9 +181,13 @@ API(cuMipmappedArrayCreate, (CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTO
 	ENTER();
 	uint64_t bytes = 0;
 
-	if (!d || levels == 0)
+	if (!d)
 		return CUDA_ERROR_INVALID_VALUE;
-	for (unsigned level = 0; level < levels && level < 32; level++) {
+	/* What is asked for is clamped to what there can be. */
+	uint64_t longest = d->width > d->height ? d->width : d->height;
+	if (d->depth > longest)
+		longest = d->depth;
+	for (unsigned level = 0; level == 0 || (level < levels && longest >> level); level++) {
 		uint64_t n = array_bytes(d, level);
 
 		if (n == 0 || __builtin_add_overflow(bytes, n, &bytes))

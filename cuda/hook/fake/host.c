@@ -8,9 +8,15 @@
 static CUresult host_alloc(void **out, size_t size)
 {
 	CUdeviceptr p;
+	struct context *c;
 
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (size == 0) {
+		TRY(current_context(NULL, &c));
+		*out = NULL; /* nothing, and no error, on the real driver too */
+		return CUDA_SUCCESS;
+	}
 	TRY(take(&driver.host, size, KIND_HOST, &p));
 	*out = (void *)(uintptr_t)p;
 	return CUDA_SUCCESS;

@@ -149,6 +149,10 @@ static CUresult pool_alloc(CUmemoryPool handle, size_t size, CUdeviceptr *out)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (p->imported)
 		return CUDA_ERROR_NOT_SUPPORTED;
+	if (size == 0) { /* the driver gives null for it, as it does of pinned memory */
+		*out = 0;
+		return CUDA_SUCCESS;
+	}
 	if (p->of != KIND_ASYNC) /* it keeps nothing */
 		return host_pool_alloc(p, size, out);
 	struct device *dev = &driver.dev[p->dev];
@@ -175,7 +179,7 @@ static CUresult do_cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream strea
 	int d;
 
 	TRY(stream_resolve(stream, &s, &d));
-	if (!out || size == 0)
+	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (s && s->capture != CU_CAPTURE_NONE)
 		return graph_alloc(s, size, out);
@@ -192,7 +196,7 @@ static CUresult do_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemo
 	int d;
 
 	TRY(stream_resolve(stream, &s, &d));
-	if (!out || size == 0 || !table_get(&driver.pools, pool))
+	if (!out || !table_get(&driver.pools, pool))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (s && s->capture != CU_CAPTURE_NONE)
 		return graph_alloc(s, size, out);

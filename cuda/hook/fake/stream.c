@@ -93,6 +93,8 @@ API(cuGraphDestroy, (CUgraph graph))
 
 CUresult graph_alloc(struct stream *s, size_t size, CUdeviceptr *out)
 {
+	if (size == 0) /* no node of a graph is of 0 bytes */
+		return CUDA_ERROR_INVALID_VALUE;
 	return s->capture == CU_CAPTURE_INVALIDATED ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : graph_take(s->graph, s->dev, size, out);
 }
 

@@ -74,6 +74,15 @@ API(cuMemAddressReserve, (CUdeviceptr *out, size_t size, size_t align, CUdevicep
 	return res;
 }
 
+/* mapped says whether anything is mapped in [p, p+size), which is reserved. */
+static bool mapped(CUdeviceptr p, size_t size)
+{
+	for (uint32_t u = unit_of(p); covers && u < unit_of(p) + size / SIM_UNIT; u++)
+		if (covers[u])
+			return true;
+	return false;
+}
+
 API(cuMemAddressFree, (CUdeviceptr p, size_t size))
 {
 	ENTER();
@@ -83,11 +92,7 @@ API(cuMemAddressFree, (CUdeviceptr p, size_t size))
 	pthread_mutex_lock(&driver.va.lock);
 	struct block *b = heap_find(&driver.va, p);
 	if (b && b->kind == KIND_RESERVED && b->addr == p && b->size == size) {
-		bool mapped = false;
-
-		for (uint32_t u = unit_of(p); covers && u < unit_of(p) + size / SIM_UNIT; u++)
-			mapped |= covers[u] != 0;
-		if (!mapped) {
+		if (!mapped(p, size)) {
 			heap_free(&driver.va, b);
 			res = CUDA_SUCCESS;
 		}
@@ -297,7 +302,9 @@ API(cuMemUnmap, (CUdeviceptr p, size_t size))
 	if (size == 0 || p % SIM_UNIT || size % SIM_UNIT || p + size < p)
 		return res;
 	pthread_mutex_lock(&driver.lock);
-	if (whole(p, size, false)) {
+	if (reserved(p, size) && !mapped(p, size)) {
+		res = CUDA_SUCCESS; /* the driver has nothing against it */
+	} else if (whole(p, size, false)) {
 		for (CUdeviceptr at = p; at < p + size;) {
 			struct mapping *m = &mappings[covers[unit_of(at)]];
 
