@@ -56,7 +56,7 @@ func Map(fd int, hello *format.WireHello) ([]*Consumer, error) {
 	}
 	// The pages are taken here so that they are charged to the recorder's
 	// cgroup and so that a full tmpfs shows now, as an error, not later as SIGBUS.
-	if err := syscall.Fallocate(fd, 0, 0, size); err != nil {
+	if err := allocate(fd, size); err != nil {
 		return nil, fmt.Errorf("allocate the pages of a lane: %w", err)
 	}
 	mem, err := syscall.Mmap(fd, 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)

@@ -71,6 +71,17 @@ func memfd(size int) (int, error) {
 	return fd, nil
 }
 
+// allocate gives a file all its pages. A signal to this process interrupts that,
+// and the child whose end it tells of must not cost another one its lane.
+func allocate(fd int, size int64) (err error) {
+	for range 1000 {
+		if err = syscall.Fallocate(fd, 0, 0, size); err != syscall.EINTR {
+			break
+		}
+	}
+	return err
+}
+
 // checkSealed refuses a descriptor that is not a sealed memfd of just this size.
 func checkSealed(fd int, size int64) error {
 	var fs syscall.Statfs_t
