@@ -111,7 +111,11 @@ func writeModules(w io.Writer, r *symbols.Report) error {
 	}
 	for _, m := range r.Modules {
 		fmt.Fprintf(b, "%9d  %9d  %9d  %9d  %s\n", m.Frames, m.Named, m.Lines, m.Inlined, analyze.Line(m.Path))
-		for _, s := range []struct{ what, text string }{{"from", m.From}, {"but", m.Why}} {
+		why := m.Why
+		if why == "" && m.Lines == 0 {
+			why = "it has no debug information for them: --search takes the folder of its debug file"
+		}
+		for _, s := range []struct{ what, text string }{{"from", m.From}, {"but", why}} {
 			if s.text != "" && s.text != m.Path {
 				fmt.Fprintf(b, "%44s  %s %s\n", "", s.what, analyze.Line(s.text))
 			}

@@ -94,6 +94,14 @@ part
 	if code != 0 || !strings.Contains(out, "is not the one recorded: its build id is 0123, not "+id) || lines(trace) != before {
 		t.Errorf("with another: exit %d\n%s", code, out)
 	}
+	bare := t.TempDir()
+	if out, err := exec.Command("objcopy", "--strip-all", here, filepath.Join(bare, "taker")).CombinedOutput(); err != nil {
+		t.Fatalf("objcopy: %v\n%s", err, out)
+	}
+	code, out, _ = command1(t, "symbolize", "--search", bare, trace)
+	if code != 0 || !strings.Contains(out, "--search takes the folder of its debug file") || lines(trace) != before {
+		t.Errorf("with a stripped one: exit %d\n%s", code, out)
+	}
 	named := filepath.Join(other, "named.gpurec")
 	code, out, stderr = command1(t, "symbolize", "--search", other, "--search", home, "-o", named, "--json", trace)
 	var r struct {
