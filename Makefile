@@ -68,8 +68,9 @@ test-python:
 	$(PYTHON) -m unittest discover -s testdata/h200
 
 # Parts as they lie, and exports, in the tools that people open them with; the
-# Python package as pip installs it.
+# Python package as pip installs it, and as a type checker sees it.
 test-interop: build $(VENV)/ok
+	cd cuda/python && $(CURDIR)/$(VENV)/bin/mypy --cache-dir $(CURDIR)/.build/mypy
 	$(VENV)/bin/python analyze/export/interop/test_interop.py bin/gpuanalyze
 	$(VENV)/bin/python cuda/python/tests/test_trace.py
 	$(VENV)/bin/python -m unittest discover -s cuda/python/tests/interop

@@ -65,7 +65,7 @@ class Trace:
             "note": _parts.say(t["note"], lambda n: name.get(n, "")),
             "flags": _parts.say(t["flags"], lambda n: "|".join(w for b, w in bits.items() if n & b)),
         }
-        order = ("timestamp", "time_ns", "duration_ns", "kind", "layer", "class", "api", "process", "pid", "thread")
+        order: Tuple[str, ...] = ("timestamp", "time_ns", "duration_ns", "kind", "layer", "class", "api", "process", "pid", "thread")
         order += ("device", "address", "size", "requested", "file", "line", "function", "stack", "scope", "parent")
         order += ("name", "note", "status", "flags", "object", "allocated", "reserved", "cuctx", "stream", "pool")
         return pa.table({c: made[c] if c in made else t[c] for c in order})
@@ -76,7 +76,7 @@ class Trace:
         t = parts.rows("samples")
         since, wall = parts.clock(t["time"])
         made = {"timestamp": wall, "time_ns": since, "nvml_api": t["api"], "pid": self._pids(t["process"])}
-        order = ("timestamp", "time_ns", "device", "total", "used", "free", "reserved", "peak_used", "nvml_api")
+        order: Tuple[str, ...] = ("timestamp", "time_ns", "device", "total", "used", "free", "reserved", "peak_used", "nvml_api")
         order += ("process", "pid", "process_used")
         return pa.table({c: made[c] if c in made else t[c] for c in order})
 

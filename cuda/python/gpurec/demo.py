@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 try:
     import gpurec
@@ -64,12 +64,12 @@ class Device:
         _check(retain(ctypes.byref(self.context), handle), retain, ())
         self.driver = driver
         status, address, size = ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t
-        alloc = ctypes.CFUNCTYPE(status, ctypes.POINTER(address), size)
-        free = ctypes.CFUNCTYPE(status, address)
-        self.alloc: Any = alloc(("cuMemAlloc_v2", driver), ((2, "address"), (1, "size")))
-        self.free: Any = free(("cuMemFree_v2", driver), ((1, "address"),))
-        self.alloc.__name__, self.free.__name__ = "cuMemAlloc_v2", "cuMemFree_v2"
-        self.alloc.errcheck = self.free.errcheck = _check
+        alloc: Any = ctypes.CFUNCTYPE(status, ctypes.POINTER(address), size)(("cuMemAlloc_v2", driver), ((2, "address"), (1, "size")))
+        free: Any = ctypes.CFUNCTYPE(status, address)(("cuMemFree_v2", driver), ((1, "address"),))
+        alloc.__name__, free.__name__ = "cuMemAlloc_v2", "cuMemFree_v2"
+        alloc.errcheck = free.errcheck = _check
+        self.alloc: Callable[[int], int] = alloc
+        self.free: Callable[[int], Any] = free
         self.use()
 
     def use(self) -> None:
