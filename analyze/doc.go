@@ -3,6 +3,7 @@
 //	pass.go      Run, Pass, Answer: parts in order, fold, samples merged in by time
 //	prescan.go   what must be known before the pass: who has a pool, where a scope begins and ends
 //	query.go     the filters and the moments that every answer takes
+//	enclosing.go the scope around what a thread without scopes takes: inferred
 //	view.go      which frames of a stack an answer shows
 //	frames.go    what a frame is by its names: a launcher's, the interpreter's
 //	complete.go  is anything missing, and what is worth knowing

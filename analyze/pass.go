@@ -16,6 +16,7 @@ import (
 type Needs struct {
 	Pooled  bool // which processes have a pool, from the first event on; may cost a look at all events
 	Samples bool
+	Scopes  Scoping
 }
 
 // An Answer is fed one trace after another.
@@ -47,6 +48,7 @@ type Pass struct {
 	from, to bound
 	census   *census
 	joint    joint
+	around   *enclosing // nil: nothing is inferred
 	lost     losses
 	wanted   bool // the answer wanted samples
 	sampled  bool // and there were some
@@ -196,6 +198,10 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 	scan := prescan{from: scopeMoment(q.From), to: scopeMoment(q.To)}
 	needs := a.Needs()
 	p.wanted = needs.Samples
+	if q.Infer != InferOff && (needs.Scopes == ScopesShown || needs.Scopes == ScopesFiltered && p.Filtered(ByScope)) {
+		p.around = newEnclosing(p)
+		p.filter.around = p.around
+	}
 	if p.to.set || scan.to != nil {
 		needs.Pooled = true // a window that ends early does not see the whole recording
 	}
@@ -259,6 +265,9 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 			p.comp.note("no event is in the window: the last is at %s", Seconds(p.Since(p.State.Now())))
 		}
 		p.enter(a)
+	}
+	if p.around != nil {
+		p.around.note()
 	}
 	return a.End(p)
 }
@@ -362,7 +371,13 @@ func (p *Pass) one(a Answer, e *format.Event) error {
 		p.census.event(e, p.filter)
 	}
 	p.joint.event(p, e)
+	if p.around != nil {
+		p.around.event(e)
+	}
 	p.State.Apply(e)
+	if p.around != nil {
+		p.around.folded(e)
+	}
 	err := a.Event(p, e)
 	if e.Kind == format.ScopeEnd {
 		p.filter.scopes.end(e)

@@ -19,6 +19,7 @@ type Query struct {
 	Layers    []format.Layer
 	Scopes    []ScopeRef
 	From, To  Moment
+	Infer     Infer
 	View      View // of stacks; it limits nothing
 }
 
@@ -173,6 +174,7 @@ type filter struct {
 	processes map[format.ProcessID]bool
 	devices   map[format.Device]bool
 	scopes    scopeFinder
+	around    *enclosing // where events are Inferred
 }
 
 func newFilter(q *Query, defs *format.Defs) *filter {
@@ -190,7 +192,12 @@ func (f *filter) matches(e *format.Event, by Fields) bool {
 		(by&ByThread == 0 || contains(f.q.Threads, e.Thread)) &&
 		(by&ByLayer == 0 || contains(f.q.Layers, e.Layer)) &&
 		(by&ByDevice == 0 || f.device(e.Device)) &&
-		(by&ByScope == 0 || f.scopes.holds(e))
+		(by&ByScope == 0 || f.scopes.holds(e) || f.inferred(e))
+}
+
+// inferred reports whether e is in a wanted scope by inference, and that counts.
+func (f *filter) inferred(e *format.Event) bool {
+	return e.Flags&Inferred != 0 && f.q.Infer == InferScope && f.around.holds(e)
 }
 
 func contains[T comparable](s []T, v T) bool {

@@ -62,7 +62,9 @@ type place struct{ line, function *row }
 // NewSide returns one of the two.
 func NewSide() *Side { return &Side{} }
 
-func (s *Side) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
+func (s *Side) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Scopes: analyze.ScopesFiltered}
+}
 
 func (s *Side) Begin(p *analyze.Pass) error {
 	*s = Side{p: p, path: p.Trace.Path(), layers: p.Filtered(analyze.ByLayer), all: tree.NewSet(), devices: map[format.Device]*curve{},

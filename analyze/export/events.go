@@ -59,8 +59,9 @@ var eventColumns = []column[*eventRow]{
 	{name: "line", typ: i32, doc: "of the innermost frame, 0 unknown", num: func(r *eventRow) int64 { return int64(r.frame.Line) }},
 	{name: "function", typ: text, doc: "of the innermost frame; +address of a native one without", str: func(r *eventRow) string { return r.frame.Function }},
 	{name: "stack", typ: text, doc: "frames as file:line:function, outermost first, joined by ;", str: func(r *eventRow) string { return r.stack }},
-	{name: "scope", typ: u64, doc: "innermost open scope of the thread, 0 for none", num: func(r *eventRow) int64 { return int64(r.Scope) }},
-	{name: "scope_path", typ: text, doc: "names of the scope and those around it, outermost first, joined by /", str: func(r *eventRow) string { return r.path }},
+	{name: "scope", typ: u64, doc: "innermost open scope of the thread, 0 for none", num: func(r *eventRow) int64 { return ownScope(r.Event) }},
+	{name: "scope_path", typ: text, doc: "names of the scope and those around it, outermost first, joined by /", str: func(r *eventRow) string { return ownPath(r.Event, r.path) }},
+	{name: "inferred_scope_path", typ: text, doc: "of a thread that opened no scope: the path of the one that another thread was in, empty where that is not known", str: func(r *eventRow) string { return inferredPath(r.Event, r.path) }},
 	{name: "name", typ: text, doc: "of a scope, a mark, a thread, a function looked up", str: func(r *eventRow) string { return r.t.defs.Name(r.Name) }},
 	{name: "note", typ: text, doc: "a scope's domain, a report's sub-context", str: func(r *eventRow) string { return r.t.defs.Name(r.Note) }},
 	{name: "status", typ: i32, doc: "CUresult, or an exit status; 0 is success", num: func(r *eventRow) int64 { return int64(r.Status) }},
@@ -107,10 +108,34 @@ func (r *eventRow) lifetime() int64 {
 }
 
 func (r *eventRow) flags() string {
-	if r.Flags == 0 {
+	flags := r.Flags &^ analyze.Inferred
+	if flags == 0 {
 		return ""
 	}
-	return r.Flags.String()
+	return flags.String()
+}
+
+// ownScope is the scope that an event's thread had open itself, ownPath the path
+// of it, and inferredPath that of one that was inferred.
+func ownScope(e *format.Event) int64 {
+	if e.Flags&analyze.Inferred != 0 {
+		return 0
+	}
+	return int64(e.Scope)
+}
+
+func ownPath(e *format.Event, path string) string {
+	if e.Flags&analyze.Inferred != 0 {
+		return ""
+	}
+	return path
+}
+
+func inferredPath(e *format.Event, path string) string {
+	if e.Flags&analyze.Inferred == 0 {
+		return ""
+	}
+	return path
 }
 
 // allocationEnded is the fold's word, during Apply, that e ended a. What an

@@ -189,7 +189,7 @@ func (t *trace) wall(at format.Time) int64  { return t.start + int64(at-t.mono) 
 func (t *trace) since(at format.Time) int64 { return int64(at - t.mono) }
 
 func (x *Exporter) Needs() analyze.Needs {
-	return analyze.Needs{Pooled: true, Samples: true} // scopes are measured on NVML's curve too
+	return analyze.Needs{Pooled: true, Samples: true, Scopes: analyze.ScopesShown} // scopes are measured on NVML's curve too
 }
 
 // Begin begins a trace. Filters choose rows; what was live after an event is

@@ -338,3 +338,48 @@ part 9
 		t.Errorf("%d rows, want %d", len(s["kind"]), len(want))
 	}
 }
+
+// What a thread without scopes takes has the path of the scope that is inferred in
+// a column of its own, in each table, and the recorded ones stay as they are.
+func TestInferredScopes(t *testing.T) {
+	const text = `
+process 1 pid=5 command=x
+part
+1000 ScopeBegin thread=5 api=nvtx scope=1 name="step"
+1001 ScopeBegin thread=5 api=nvtx scope=2 parent=1 name="backward"
+1002 Alloc thread=5 api=torch device=0 address=0x10 size=1 scope=2
+1003 Alloc thread=6 api=torch device=0 address=0x20 size=2
+1004 AllocFailed thread=6 api=torch.oom device=0 requested=5
+1005 Free thread=6 api=torch address=0x20
+1006 ScopeEnd thread=5 api=nvtx scope=2
+1007 ScopeEnd thread=5 api=nvtx scope=1
+1008 Alloc thread=6 api=torch device=0 address=0x20 size=2
+`
+	for _, one := range []struct {
+		infer analyze.Infer
+		path  string
+	}{{analyze.InferMark, "step/backward"}, {analyze.InferOff, ""}} {
+		out := filepath.Join(t.TempDir(), "out")
+		write(t, out, "arrow", analyze.Query{Infer: one.infer}, formattest.Text(t, text))
+		for _, row := range []struct {
+			table string
+			row   int
+			want  string
+		}{
+			{"events", 2, "2 step/backward  "},
+			{"events", 3, "0  " + one.path + " "},
+			{"events", 4, "0  " + one.path + " "},
+			{"events", 5, "0  " + one.path + " "},
+			{"events", 8, "0   "},
+			{"allocations", 0, "0  " + one.path},
+			{"allocations", 1, "2 step/backward "},
+			{"failures", 0, " " + one.path},
+		} {
+			s, _ := readArrow(t, filepath.Join(out, row.table+".arrow"))
+			cols := map[string][]string{"events": {"scope", "scope_path", "inferred_scope_path", "flags"}, "allocations": {"scope", "scope_path", "inferred_scope_path"}, "failures": {"scope_path", "inferred_scope_path"}}
+			if got := s.line(row.row, cols[row.table]...); got != row.want {
+				t.Errorf("%v, row %d of %s: got %q, want %q", one.infer, row.row, row.table, got, row.want)
+			}
+		}
+	}
+}

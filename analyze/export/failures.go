@@ -40,7 +40,8 @@ var failureColumns = []column[*failureRow]{
 	{name: "site", typ: text, doc: "innermost line, file:line:function", str: func(r *failureRow) string { return r.stack.site }},
 	{name: "own_site", typ: text, doc: "innermost line of the program's own code, inferred from file names", str: func(r *failureRow) string { return r.stack.own }},
 	{name: "stack", typ: text, doc: "frames as file:line:function, outermost first, joined by ;", str: func(r *failureRow) string { return r.stack.text }},
-	{name: "scope_path", typ: text, doc: "names of the scope and those around it, outermost first, joined by /", str: func(r *failureRow) string { return r.path }},
+	{name: "scope_path", typ: text, doc: "names of the scope and those around it, outermost first, joined by /", str: func(r *failureRow) string { return ownPath(r.Event, r.path) }},
+	{name: "inferred_scope_path", typ: text, doc: "of a thread that opened no scope: the path of the one that another thread was in, empty where that is not known", str: func(r *failureRow) string { return inferredPath(r.Event, r.path) }},
 	{name: "device_uuid", typ: text, doc: "the same in every trace", str: func(r *failureRow) string { return r.device.UUID }},
 	{name: "rank", typ: i32, doc: "of a distributed job, -1 for none", num: func(r *failureRow) int64 { return int64(r.process.Rank) }},
 }

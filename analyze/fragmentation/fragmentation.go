@@ -78,7 +78,9 @@ func keyOf(a *live.Allocation) blockKey {
 // New returns an answer.
 func New(at At) *Answer { return &Answer{at: at} }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true, Samples: true} }
+func (a *Answer) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Samples: true, Scopes: analyze.ScopesFiltered}
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	*a = Answer{at: a.at, pools: a.pools, p: p, tracker: segments.New(p), states: map[segments.Owner]*state{},

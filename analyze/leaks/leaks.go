@@ -114,7 +114,9 @@ func New(opt Options) *Answer {
 	return &Answer{opt: opt}
 }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
+func (a *Answer) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Scopes: analyze.ScopesFiltered}
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	a.p, a.procs, a.order, a.last = p, map[format.ProcessID]*process{}, nil, nil

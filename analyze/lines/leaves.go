@@ -1,6 +1,9 @@
 package lines
 
-import "github.com/gpurec/gpurec/format"
+import (
+	"github.com/gpurec/gpurec/analyze/tree"
+	"github.com/gpurec/gpurec/format"
+)
 
 // leaves are sums by stack, in the order in which stacks were first seen. A
 // tree built from them in this order has its nodes in the order in which
@@ -14,6 +17,7 @@ type leaves struct {
 type leafKey struct {
 	process format.ProcessID
 	stack   format.StackID
+	path    tree.Path // where lines are asked for by scope
 }
 
 type leaf struct {
@@ -24,8 +28,8 @@ type leaf struct {
 
 func newLeaves() leaves { return leaves{index: map[leafKey]*leaf{}} }
 
-func (l *leaves) at(p format.ProcessID, s format.StackID) *leaf {
-	k := leafKey{p, s}
+func (l *leaves) at(p format.ProcessID, s format.StackID, path tree.Path) *leaf {
+	k := leafKey{p, s, path}
 	if l.last != nil && l.last.leafKey == k {
 		return l.last
 	}
@@ -37,4 +41,11 @@ func (l *leaves) at(p format.ProcessID, s format.StackID) *leaf {
 	}
 	l.last = f
 	return f
+}
+
+// each is the sums, when it is known which of them are used.
+func (l *leaves) each(f func(tree.Key, tree.Amount)) {
+	for _, x := range l.order {
+		f(tree.Key{Process: x.process, Stack: x.stack, Path: x.path}, tree.Amount{Used: x.used, Acquired: x.acquired})
+	}
 }

@@ -46,7 +46,9 @@ type Tree struct {
 	Time     *int64         `json:"time_ns,omitempty"` // of the peak, since the start
 	Used     int64          `json:"used"`
 	Acquired int64          `json:"acquired"`
-	Root     *tree.Node     `json:"tree"`
+	Root     *tree.Node     `json:"tree,omitempty"`
+
+	ByScope []*tree.CrossRow `json:"by_scope,omitempty"` // in place of the tree: own lines by scopes
 }
 
 // NoLine is how much of the trees' bytes no line is known for, and for how much of
@@ -66,6 +68,7 @@ type Answer struct {
 	at       At
 	maxDepth int
 	titles   bool // several traces
+	byScope  bool
 
 	p      *analyze.Pass
 	sums   leaves // of the trace
@@ -73,6 +76,8 @@ type Answer struct {
 	inCuPy map[scopeThread]int
 	other  map[format.Class]int64
 	peaks  *tree.Watch[format.Device]
+	paths  *tree.Paths // of the trace, where lines are asked for by scope; else nil
+	cross  *tree.Cross // of all traces, for all but Peak
 
 	plain   []string   // pids without a pool, of all traces
 	all     *tree.Tree // of all traces, for all but Peak
@@ -95,12 +100,28 @@ func New(at At, maxDepth, traces int) *Answer {
 	return &Answer{at: at, maxDepth: maxDepth, titles: traces > 1, all: tree.New(maxDepth)}
 }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: a.at == Peak} }
+// ByScope asks for own lines by the scopes in which they took memory, in place of
+// the tree.
+func (a *Answer) ByScope() *Answer {
+	a.byScope, a.cross = true, tree.NewCross(tree.ByOwnLine)
+	return a
+}
+
+func (a *Answer) Needs() analyze.Needs {
+	n := analyze.Needs{Pooled: a.at == Peak, Scopes: analyze.ScopesFiltered}
+	if a.byScope {
+		n.Scopes = analyze.ScopesShown
+	}
+	return n
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	a.p, a.sums = p, newLeaves()
 	a.cupy, a.inCuPy = map[format.ScopeID]scopeThread{}, map[scopeThread]int{}
 	a.other = map[format.Class]int64{}
+	if a.byScope {
+		a.paths = tree.NewPaths()
+	}
 	if a.at == Total {
 		return nil
 	}
@@ -108,14 +129,40 @@ func (a *Answer) Begin(p *analyze.Pass) error {
 	switch a.at {
 	case Peak:
 		a.beginPeak(p)
-	case End:
+	default:
+		p.State.OnBegin = func(al *live.Allocation, _ *format.Event) { a.began(al) }
 		p.State.OnEnd = func(al *live.Allocation, e *format.Event) {
-			if e.Kind == format.ProcessEnd && p.In {
-				a.addLive(al)
+			path := a.ended(al)
+			if a.at == End && e.Kind == format.ProcessEnd && p.In {
+				a.addLive(al, path)
 			}
 		}
 	}
 	return nil
+}
+
+// began and ended are the path of an allocation that begins or ceases to be live;
+// 0 where nobody asks.
+func (a *Answer) began(al *live.Allocation) tree.Path {
+	if a.paths == nil {
+		return 0
+	}
+	return a.paths.Begin(al)
+}
+
+func (a *Answer) ended(al *live.Allocation) tree.Path {
+	if a.paths == nil {
+		return 0
+	}
+	return a.paths.End(al)
+}
+
+// taken is the path of what is live, or of an attempt.
+func (a *Answer) taken(e *format.Event) tree.Path {
+	if a.paths == nil {
+		return 0
+	}
+	return a.paths.Taken(e)
 }
 
 func (a *Answer) Enter(p *analyze.Pass) {
@@ -127,6 +174,9 @@ func (a *Answer) Enter(p *analyze.Pass) {
 func (a *Answer) Sample(*analyze.Pass, *format.Sample) error { return nil }
 
 func (a *Answer) Event(p *analyze.Pass, e *format.Event) error {
+	if a.paths != nil {
+		a.paths.Event(e, p.Defs)
+	}
 	switch {
 	case a.at == Peak:
 		a.peaks.Event()
@@ -162,13 +212,13 @@ func (a *Answer) total(p *analyze.Pass, e *format.Event) {
 	if !p.In || e.Flags&format.FlagCaptured != 0 || !p.Matches(e, analyze.ByAll) {
 		return
 	}
-	n := attempted(e)
+	n, path := attempted(e), a.taken(e)
 	if a.inCuPy[scopeThread{e.Process, e.Thread}] > 0 {
 		switch e.API {
 		case format.APICuPy:
-			a.sums.at(e.Process, e.Stack).used += n
+			a.sums.at(e.Process, e.Stack, path).used += n
 		case format.APICuPyAlloc:
-			a.sums.at(e.Process, e.Stack).acquired += n
+			a.sums.at(e.Process, e.Stack, path).acquired += n
 		}
 		return
 	}
@@ -181,9 +231,9 @@ func (a *Answer) total(p *analyze.Pass, e *format.Event) {
 	}
 	switch e.Layer {
 	case format.LayerPool:
-		a.sums.at(e.Process, e.Stack).pool += n
+		a.sums.at(e.Process, e.Stack, path).pool += n
 	case format.LayerDriver:
-		a.sums.at(e.Process, e.Stack).driver += n
+		a.sums.at(e.Process, e.Stack, path).driver += n
 	}
 }
 
@@ -197,7 +247,7 @@ func attempted(e *format.Event) int64 {
 }
 
 // addLive counts an allocation that was live.
-func (a *Answer) addLive(al *live.Allocation) {
+func (a *Answer) addLive(al *live.Allocation, path tree.Path) {
 	if !al.Counted {
 		return
 	}
@@ -207,9 +257,9 @@ func (a *Answer) addLive(al *live.Allocation) {
 	}
 	switch al.Layer {
 	case format.LayerPool:
-		a.sums.at(al.Process, al.Stack).pool += al.Bytes()
+		a.sums.at(al.Process, al.Stack, path).pool += al.Bytes()
 	case format.LayerDriver:
-		a.sums.at(al.Process, al.Stack).driver += al.Bytes()
+		a.sums.at(al.Process, al.Stack, path).driver += al.Bytes()
 	}
 }
 
@@ -218,11 +268,14 @@ func (a *Answer) End(p *analyze.Pass) error {
 	case Peak:
 		return a.endPeak(p)
 	case End, Moment:
-		p.State.Each(func(al *live.Allocation) bool { a.addLive(al); return true })
+		p.State.Each(func(al *live.Allocation) bool { a.addLive(al, a.taken(&al.Event)); return true })
 	}
 	for _, f := range a.sums.order {
 		choose(p, f)
 		a.all.Add(f.stack, tree.Amount{Used: f.used, Acquired: f.acquired}, p.Defs)
+	}
+	if a.byScope {
+		a.cross.Add(a.sums.each, p.Defs, a.paths)
 	}
 	a.sayCut(a.all, p)
 	a.say(p)
@@ -279,22 +332,27 @@ func (a *Answer) Report(c *analyze.Completeness) *Report {
 	c.UsedIsDriver(a.plain)
 	r := &Report{Completeness: c, At: a.at.String(), Trees: a.trees}
 	if a.at != Peak {
-		r.Trees = []*Tree{a.finish(a.all, &Tree{})}
+		r.Trees = []*Tree{a.finish(a.all, a.cross, &Tree{})}
 	}
 	if r.Trees == nil { // nothing was live at any moment
-		r.Trees = []*Tree{a.finish(tree.New(a.maxDepth), &Tree{})}
+		r.Trees = []*Tree{a.finish(tree.New(a.maxDepth), a.cross, &Tree{})}
 	}
 	r.NoLine, r.depth = a.noLine, a.depth
 	r.NoLine.UsedShare, r.NoLine.AcquiredShare = share(a.noLine.Used, a.used), share(a.noLine.Acquired, a.acq)
 	return r
 }
 
-// finish takes over what a tree has come to.
-func (a *Answer) finish(t *tree.Tree, out *Tree) *Tree {
+// finish takes over what a tree, or its lines by scope, have come to.
+func (a *Answer) finish(t *tree.Tree, c *tree.Cross, out *Tree) *Tree {
 	if a.at != Total {
 		t.Root.Sort()
 	}
-	out.Root, out.Used, out.Acquired = &t.Root, t.Root.Used, t.Root.Acquired
+	out.Used, out.Acquired = t.Root.Used, t.Root.Acquired
+	if a.byScope {
+		out.ByScope = c.Rows()
+	} else {
+		out.Root = &t.Root
+	}
 	a.noLine.Used += t.NoLine.Used
 	a.noLine.Acquired += t.NoLine.Acquired
 	a.noLine.NamedUsed += t.Named.Used

@@ -406,3 +406,114 @@ part
 		t.Errorf("%q", got)
 	}
 }
+
+// Own lines by scopes at each moment: two lines of one scope and one line in two,
+// a library's line under the program's, a thread whose scope is inferred, one in
+// none; a checkpoint between.
+func TestByScope(t *testing.T) {
+	const defs = `
+process 1 pid=5 command=x
+frame 1 python "/app/main.py" 9 "main"
+frame 2 python "/app/main.py" 5 "forward"
+frame 3 python "/venv/lib/python3.12/site-packages/torch/nn/linear.py" 134 "forward"
+frame 4 thread "" 0 "[thread pt_autograd_0]"
+stack 2 0 1
+stack 3 2 2
+stack 4 3 3
+stack 5 0 4
+`
+	const before = `part
+1000 Alloc thread=5 api=cuMemAlloc_v2 device=0 address=0x10000 size=8000 stack=2
+1000 Alloc thread=5 api=torch device=0 address=0x10000 size=1 stack=2
+1001 ScopeBegin thread=5 api=nvtx scope=1 name="step"
+1002 Alloc thread=5 api=torch device=0 address=0x20000 size=300 stack=4 scope=1
+1003 ScopeBegin thread=5 api=nvtx scope=2 parent=1 name="backward"
+1004 Alloc thread=6 api=torch device=0 address=0x30000 size=200 stack=5
+1005 Alloc thread=5 api=torch device=0 address=0x40000 size=40 stack=4 scope=2
+`
+	const checkpoint = `part
+1000 Live thread=5 api=cuMemAlloc_v2 device=0 address=0x10000 size=8000 stack=2
+1000 Live thread=5 api=torch device=0 address=0x10000 size=1 stack=2
+1002 Live thread=5 api=torch device=0 address=0x20000 size=300 stack=4 scope=1
+1004 Live thread=6 api=torch device=0 address=0x30000 size=200 stack=5
+1005 Live thread=5 api=torch device=0 address=0x40000 size=40 stack=4 scope=2
+1001 LiveScope thread=5 api=nvtx scope=1 name="step" flags=open
+1003 LiveScope thread=5 api=nvtx scope=2 parent=1 name="backward" flags=open
+1005 CheckpointEnd process=0 size=7
+`
+	const after = `1006 Free thread=6 api=torch address=0x20000
+1007 ScopeEnd thread=5 api=nvtx scope=2
+1008 Alloc thread=6 api=torch device=0 address=0x50000 size=30 stack=5
+1009 ScopeEnd thread=5 api=nvtx scope=1
+1010 Free thread=5 api=torch address=0x40000
+`
+	const head = "  share         used      used bytes  acquired bytes  line, and scopes in which it took them\n"
+	total := head + ` 59.5 %        340 B             340               0  /app/main.py:5:forward
+               300 B             300               0    step
+                40 B              40               0    step > backward
+ 40.3 %        230 B             230               0  [thread pt_autograd_0]
+               200 B             200               0    step > backward (inferred)
+                30 B              30               0    step (inferred)
+  0.2 %          1 B               1            8000  /app/main.py:9:main
+                 1 B               1            8000    [no scope]
+`
+	peak := head + ` 62.8 %        340 B             340               0  /app/main.py:5:forward
+               300 B             300               0    step
+                40 B              40               0    step > backward
+ 37.0 %        200 B             200               0  [thread pt_autograd_0]
+               200 B             200               0    step > backward (inferred)
+  0.2 %          1 B               1            8000  /app/main.py:9:main
+                 1 B               1            8000    [no scope]
+`
+	end := head + ` 99.6 %        230 B             230               0  [thread pt_autograd_0]
+               200 B             200               0    step > backward (inferred)
+                30 B              30               0    step (inferred)
+  0.4 %          1 B               1            8000  /app/main.py:9:main
+                 1 B               1            8000    [no scope]
+`
+	then := head + ` 83.0 %        200 B             200               0  [thread pt_autograd_0]
+               200 B             200               0    step > backward (inferred)
+ 16.6 %         40 B              40               0  /app/main.py:5:forward
+                40 B              40               0    step > backward
+  0.4 %          1 B               1            8000  /app/main.py:9:main
+                 1 B               1            8000    [no scope]
+`
+	off := strings.NewReplacer("step > backward (inferred)", "[no scope]").Replace(peak)
+	for name, tr := range map[string]*format.Trace{"one part": formattest.Text(t, defs+before+after), "two parts": formattest.Text(t, defs+before+checkpoint+after)} {
+		for _, row := range []struct {
+			name string
+			at   At
+			q    analyze.Query
+			want string
+		}{
+			{"total", Total, analyze.Query{}, total},
+			{"peak", Peak, analyze.Query{}, peak},
+			{"peak, nothing inferred", Peak, analyze.Query{Infer: analyze.InferOff}, off},
+			{"end", End, analyze.Query{}, end},
+			{"a moment", Moment, analyze.Query{To: moment(t, "1006ns")}, then},
+		} {
+			t.Run(name+", "+row.name, func(t *testing.T) {
+				a := New(row.at, 0, 1).ByScope()
+				c, err := analyze.Run(context.Background(), []string{tr.Path()}, &row.q, a, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := a.Report(c)
+				if got := text(t, r); got != row.want {
+					t.Errorf("got\n%swant\n%s", got, row.want)
+				}
+				var used, acquired int64
+				for _, l := range r.Trees[0].ByScope {
+					used, acquired = used+l.Used, acquired+l.Acquired
+				}
+				if used != r.Trees[0].Used || acquired != r.Trees[0].Acquired {
+					t.Errorf("rows have %d and %d, all is %d and %d", used, acquired, r.Trees[0].Used, r.Trees[0].Acquired)
+				}
+				b, err := json.Marshal(r)
+				if err != nil || strings.Contains(string(b), `"tree"`) || strings.Contains(string(b), `"inferred":true`) != (row.want != off) {
+					t.Errorf("%s, %v", b, err)
+				}
+			})
+		}
+	}
+}

@@ -10,10 +10,17 @@ import (
 )
 
 func (a *Answer) beginPeak(p *analyze.Pass) {
+	var path tree.Path // of the allocation that an observer is told of
 	a.peaks = tree.NewWatch(p, func(al *live.Allocation) format.Device { return al.Device },
-		func(al *live.Allocation) tree.Key { return tree.Key{Process: al.Process, Stack: al.Stack} })
-	p.State.OnBegin = func(al *live.Allocation, _ *format.Event) { a.peaks.Change(al, 1) }
-	p.State.OnEnd = func(al *live.Allocation, _ *format.Event) { a.peaks.Change(al, -1) }
+		func(al *live.Allocation) tree.Key { return tree.Key{Process: al.Process, Stack: al.Stack, Path: path} })
+	p.State.OnBegin = func(al *live.Allocation, _ *format.Event) {
+		path = a.began(al)
+		a.peaks.Change(al, 1)
+	}
+	p.State.OnEnd = func(al *live.Allocation, _ *format.Event) {
+		path = a.ended(al)
+		a.peaks.Change(al, -1)
+	}
 }
 
 func (a *Answer) endPeak(p *analyze.Pass) error {
@@ -35,7 +42,11 @@ func (a *Answer) endPeak(p *analyze.Pass) error {
 			name = analyze.Line(p.Trace.Path()) + " " + name
 		}
 		out.Title = fmt.Sprintf("%s: peak of %d bytes used at %s", name, h.Most.Used, analyze.Seconds(at))
-		a.trees = append(a.trees, a.finish(t, out))
+		c := tree.NewCross(tree.ByOwnLine)
+		if a.byScope {
+			c.Add(h.High, p.Defs, a.paths)
+		}
+		a.trees = append(a.trees, a.finish(t, c, out))
 	})
 	a.say(p)
 	return nil

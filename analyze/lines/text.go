@@ -34,6 +34,10 @@ func (r *Report) WriteText(w io.Writer) error {
 			b.WriteString(t.Title)
 			b.WriteByte('\n')
 		}
+		if t.Root == nil {
+			tree.WriteCross(b, t.ByScope)
+			continue
+		}
 		t.Root.WriteText(b, words)
 	}
 	return b.Flush()

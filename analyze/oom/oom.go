@@ -61,7 +61,9 @@ type failure struct {
 // New returns an answer.
 func New() *Answer { return &Answer{} }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true, Samples: true} }
+func (a *Answer) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Samples: true, Scopes: analyze.ScopesShown}
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	*a = Answer{traces: a.traces, p: p, t: &Trace{Path: p.Trace.Path(), Failures: []*Failure{}, Retried: []*Retry{}, start: p.Trace.Meta().Start}, segments: segments.New(p),

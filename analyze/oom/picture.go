@@ -3,6 +3,7 @@ package oom
 import (
 	"sort"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/segments"
 	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
@@ -14,13 +15,14 @@ type picture struct {
 	at     format.Time
 	memory Memory // but for what readings say
 
-	scope   []string
-	holders []Holder
-	growth  *Growth
-	pins    []Pin
-	mapped  bool // the pool has mapped segments
-	asked   bool // the process's driver calls are recorded: some were seen
-	lost    bool // events of the process are missing
+	scope    []string
+	inferred bool // the scope
+	holders  []Holder
+	growth   *Growth
+	pins     []Pin
+	mapped   bool // the pool has mapped segments
+	asked    bool // the process's driver calls are recorded: some were seen
+	lost     bool // events of the process are missing
 
 	near    near
 	freeing map[threadKey]freeCall
@@ -84,7 +86,7 @@ func (a *Answer) look(e *format.Event) *picture {
 	pic.holders = a.holders(h)
 	pic.growth = a.growth(h, o.Process)
 	a.work += int64(len(h.stacks)) * int64(1+len(h.bySteps.snaps)+len(h.byCount.snaps))
-	pic.scope = a.openScopes(e.Scope)
+	pic.scope, pic.inferred = a.openScopes(e.Scope), e.Flags&analyze.Inferred != 0
 	a.near(pic)
 	for k, f := range a.freeing {
 		if f.device == o.Device && k != keyOf(e) {

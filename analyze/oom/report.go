@@ -36,17 +36,18 @@ type Failure struct {
 	UUID    string        `json:"uuid,omitempty"`
 	Name    string        `json:"device_name,omitempty"`
 
-	Count    int64    `json:"count"`
-	First    int64    `json:"first_ns"`
-	At       int64    `json:"at_ns"`
-	Reporter string   `json:"reporter"`               // who told the program: torch.oom, cupy, cuMemAlloc_v2
-	Asked    int64    `json:"asked"`                  // bytes
-	Driver   *int64   `json:"asked_driver,omitempty"` // bytes that the driver was asked for; nil where it was not asked
-	Refusals int64    `json:"refusals"`               // how often the driver refused this request
-	Line     string   `json:"line"`                   // innermost line of the program's own code
-	In       string   `json:"in,omitempty"`           // innermost line of all, where it is another
-	Stack    []string `json:"stack,omitempty"`        // outermost first
-	Scope    []string `json:"scope,omitempty"`        // outermost first
+	Count         int64    `json:"count"`
+	First         int64    `json:"first_ns"`
+	At            int64    `json:"at_ns"`
+	Reporter      string   `json:"reporter"`                 // who told the program: torch.oom, cupy, cuMemAlloc_v2
+	Asked         int64    `json:"asked"`                    // bytes
+	Driver        *int64   `json:"asked_driver,omitempty"`   // bytes that the driver was asked for; nil where it was not asked
+	Refusals      int64    `json:"refusals"`                 // how often the driver refused this request
+	Line          string   `json:"line"`                     // innermost line of the program's own code
+	In            string   `json:"in,omitempty"`             // innermost line of all, where it is another
+	Stack         []string `json:"stack,omitempty"`          // outermost first
+	Scope         []string `json:"scope,omitempty"`          // outermost first
+	ScopeInferred bool     `json:"scope_inferred,omitempty"` // of a thread without scopes: see analyze.Inferred
 
 	Outcome Outcome `json:"outcome"`
 	End     *int64  `json:"process_end_ns,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -129,7 +130,11 @@ func (f *Failure) write(w io.Writer) {
 		row("", "in %s", analyze.Line(short(f.In)))
 	}
 	if len(f.Scope) > 0 {
-		row("inside", "%s", analyze.Line(strings.Join(f.Scope, " > ")))
+		mark := ""
+		if f.ScopeInferred {
+			mark = tree.InferredMark
+		}
+		row("inside", "%s%s", analyze.Line(strings.Join(f.Scope, " > ")), mark)
 	}
 	row("process", "%d  %s", f.PID, analyze.Short(f.Command))
 	row("outcome", "%s", f.outcome())

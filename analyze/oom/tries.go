@@ -113,7 +113,7 @@ func (a *Answer) fail(r *live.Refusal, e *format.Event, pic *picture) {
 	if e.API == format.APITorchOOM {
 		pic.memory.Allocated, pic.memory.Reserved = e.Allocated, e.Reserved
 	}
-	out.Scope = pic.scope
+	out.Scope, out.ScopeInferred = pic.scope, pic.inferred
 }
 
 // succeeded counts what a thread got after it had failed.

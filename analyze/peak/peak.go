@@ -71,7 +71,9 @@ func New(maxDepth, traces int) *Answer {
 	return &Answer{maxDepth: maxDepth, traces: traces, out: Report{Devices: []*Device{}, Processes: []*Process{}}}
 }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true, Samples: true} }
+func (a *Answer) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Samples: true, Scopes: analyze.ScopesShown}
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	a.p, a.paths, a.open = p, tree.NewPaths(), newOpenScopes()

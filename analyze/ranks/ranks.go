@@ -24,7 +24,13 @@ type Answer struct {
 	counts map[countKey]int
 
 	refusals live.Refusals
-	refused  map[*live.Refusal][]string // scopes that were open then
+	refused  map[*live.Refusal]inside
+}
+
+// inside is the scopes that a request was made in.
+type inside struct {
+	scopes   []string // outermost first
+	inferred bool
 }
 
 type countKey struct {
@@ -35,15 +41,17 @@ type countKey struct {
 // New returns an answer.
 func New() *Answer { return &Answer{} }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
+func (a *Answer) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Scopes: analyze.ScopesShown}
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	a.p, a.mine = p, map[format.ProcessID]*Rank{}
 	a.scopes, a.counts = map[format.ScopeID]string{}, map[countKey]int{}
 	p.CountOnly(analyze.ByAll)
-	a.refused = map[*live.Refusal][]string{}
+	a.refused = map[*live.Refusal]inside{}
 	a.refusals = live.Refusals{
-		OnRefused: func(r *live.Refusal) { a.refused[r] = a.in(r.First.Scope) },
+		OnRefused: func(r *live.Refusal) { a.refused[r] = a.inside(&r.First) },
 		OnServed: func(r *live.Refusal, e *format.Event) {
 			delete(a.refused, r)
 			if p.Matches(e, analyze.ByAll) {
@@ -134,9 +142,13 @@ func (a *Answer) told(refusal *live.Refusal, e *format.Event) {
 	at := a.wall(e.Time)
 	r.OOM = &at
 	if refusal == nil {
-		in = a.in(e.Scope)
+		in = a.inside(e)
 	}
-	r.OOMIn = in
+	r.OOMIn, r.OOMInferred = in.scopes, in.inferred
+}
+
+func (a *Answer) inside(e *format.Event) inside {
+	return inside{a.in(e.Scope), e.Flags&analyze.Inferred != 0}
 }
 
 // in is the open scopes around and with id, outermost first.

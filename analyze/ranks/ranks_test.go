@@ -176,3 +176,24 @@ func TestOutliers(t *testing.T) {
 		}
 	}
 }
+
+// A backward pass runs out of memory on a thread that opened no scope.
+func TestInferred(t *testing.T) {
+	tr := formattest.Text(t, `
+process 1 pid=5 rank=0 command=x
+part
+1000 ScopeBegin thread=5 api=nvtx scope=1 name="step"
+1001 Alloc thread=5 api=torch device=0 address=0x10 size=10 scope=1
+1002 AllocFailed thread=6 api=cuMemAlloc_v2 device=0 requested=50 status=2
+1003 AllocFailed thread=6 api=torch.oom device=0 requested=50
+`)
+	for infer, want := range map[analyze.Infer]string{analyze.InferMark: "[step#1] true", analyze.InferOff: "[] false"} {
+		r := ask(t, analyze.Query{Infer: infer}, tr)
+		if k := r.Ranks[0]; fmt.Sprint(k.OOMIn, k.OOMInferred) != want {
+			t.Errorf("%v: in %v %v, want %s", infer, k.OOMIn, k.OOMInferred, want)
+		}
+		if s := text(t, r); strings.Contains(s, ", in step#1 (inferred)") != (infer == analyze.InferMark) {
+			t.Errorf("%v:\n%s", infer, s)
+		}
+	}
+}

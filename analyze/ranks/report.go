@@ -26,23 +26,24 @@ type Rules struct {
 
 // A Rank is one process that took memory.
 type Rank struct {
-	Rank     *int32     `json:"rank,omitempty"`
-	Trace    string     `json:"trace"`
-	Host     string     `json:"host,omitempty"`
-	PID      int32      `json:"pid"`
-	Devices  []Device   `json:"devices"`
-	Used     Peak       `json:"peak_used"`
-	Acquired Peak       `json:"peak_acquired"`
-	Live     int64      `json:"live_at_end"`                   // used, just before it ended, or at the window's end
-	Failed   int64      `json:"failed_requests"`               // for device memory, of which the program was told
-	Retried  int64      `json:"retried_requests"`              // that the driver refused, and a retry of the pool's served
-	OOM      *time.Time `json:"first_out_of_memory,omitempty"` // the first of Failed
-	OOMIn    []string   `json:"out_of_memory_in,omitempty"`    // scopes open then, outermost first, each with its number: step#3
-	End      *time.Time `json:"end,omitempty"`
-	Status   *int32     `json:"status,omitempty"`  // exit status, or 128 + signal
-	Doing    []string   `json:"doing,omitempty"`   // scopes open at its end
-	Outlier  float64    `json:"outlier,omitempty"` // its peak used against the median: 0.31 is 31 % more
-	Complete bool       `json:"complete"`          // its trace
+	Rank        *int32     `json:"rank,omitempty"`
+	Trace       string     `json:"trace"`
+	Host        string     `json:"host,omitempty"`
+	PID         int32      `json:"pid"`
+	Devices     []Device   `json:"devices"`
+	Used        Peak       `json:"peak_used"`
+	Acquired    Peak       `json:"peak_acquired"`
+	Live        int64      `json:"live_at_end"`                         // used, just before it ended, or at the window's end
+	Failed      int64      `json:"failed_requests"`                     // for device memory, of which the program was told
+	Retried     int64      `json:"retried_requests"`                    // that the driver refused, and a retry of the pool's served
+	OOM         *time.Time `json:"first_out_of_memory,omitempty"`       // the first of Failed
+	OOMIn       []string   `json:"out_of_memory_in,omitempty"`          // scopes open then, outermost first, each with its number: step#3
+	OOMInferred bool       `json:"out_of_memory_in_inferred,omitempty"` // of a thread without scopes: see analyze.Inferred
+	End         *time.Time `json:"end,omitempty"`
+	Status      *int32     `json:"status,omitempty"`  // exit status, or 128 + signal
+	Doing       []string   `json:"doing,omitempty"`   // scopes open at its end
+	Outlier     float64    `json:"outlier,omitempty"` // its peak used against the median: 0.31 is 31 % more
+	Complete    bool       `json:"complete"`          // its trace
 
 	process format.ProcessID
 }

@@ -64,12 +64,15 @@ func (r *Report) writeDeath(b *bufio.Writer, what, who string, d *Death) {
 	if d.Next != nil {
 		fmt.Fprintf(b, ", the next %s later", time.Duration(*d.Next))
 	}
-	in := one.Doing
+	in, mark := one.Doing, ""
 	if d == r.OutOfMemory {
 		in = one.OOMIn
+		if one.OOMInferred {
+			mark = tree.InferredMark
+		}
 	}
 	if len(in) > 0 {
-		fmt.Fprintf(b, ", in %s", path(in))
+		fmt.Fprintf(b, ", in %s%s", path(in), mark)
 	}
 	fmt.Fprintln(b)
 }

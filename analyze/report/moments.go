@@ -67,7 +67,9 @@ type momentView struct {
 	rest tree.Amount
 }
 
-func (m *moments) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
+func (m *moments) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Scopes: analyze.ScopesFiltered}
+}
 
 func (m *moments) Begin(p *analyze.Pass) error {
 	*m = moments{p: p, traces: m.traces, devices: map[format.Device]*deviceMoments{}}

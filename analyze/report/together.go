@@ -18,6 +18,7 @@ func (t together) Needs() (n analyze.Needs) {
 		one := a.Needs()
 		n.Pooled = n.Pooled || one.Pooled
 		n.Samples = n.Samples || one.Samples
+		n.Scopes = max(n.Scopes, one.Scopes)
 	}
 	return n
 }

@@ -42,7 +42,9 @@ type process struct {
 // New returns an answer.
 func New() *Answer { return &Answer{} }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
+func (a *Answer) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Scopes: analyze.ScopesShown}
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	*a = Answer{traces: a.traces, plain: a.plain, p: p, procs: map[format.ProcessID]*process{}, paths: tree.NewPaths(),

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
 )
@@ -54,7 +55,7 @@ func (a *Answer) failed(p *analyze.Pass, e *format.Event) {
 		return
 	}
 	f.Largest, f.LargestAt, f.Device, f.stack = n, p.Since(e.Time), e.Device, e.Stack
-	f.scopes = f.scopes[:0]
+	f.scopes, f.ScopeInferred = f.scopes[:0], e.Flags&analyze.Inferred != 0
 	const most = 64 // a file may claim that scopes are each other's parents
 	for id := e.Scope; id != 0 && len(f.scopes) < most; {
 		sc := p.State.Scope(id)
@@ -109,7 +110,11 @@ func (f *Failure) words() []string {
 		lines = append(lines, "by a line that is not known")
 	}
 	if len(f.Scope) > 0 {
-		lines = append(lines, "in "+analyze.Line(strings.Join(f.Scope, " / ")))
+		in := "in " + analyze.Line(strings.Join(f.Scope, " / "))
+		if f.ScopeInferred {
+			in += tree.InferredMark
+		}
+		lines = append(lines, in)
 	}
 	return append(lines, "live then: "+analyze.Line(f.LiveThen))
 }

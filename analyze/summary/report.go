@@ -130,19 +130,20 @@ type OutOfMemory struct {
 // A Failure is failed allocations of one kind. Largest and what follows it are
 // those of the largest that failed, of the first where several are as large.
 type Failure struct {
-	PID       int32         `json:"pid"`
-	API       string        `json:"api"`
-	Status    int32         `json:"status"`
-	Why       string        `json:"status_name,omitempty"` // out of memory; "" for other numbers
-	Count     int64         `json:"count"`
-	Retried   int64         `json:"retried"` // of them, before a retry that worked
-	First     int64         `json:"first_ns"`
-	Largest   int64         `json:"largest"` // bytes asked for
-	LargestAt int64         `json:"largest_ns"`
-	Device    format.Device `json:"device"`          // -1 unknown
-	Line      string        `json:"line,omitempty"`  // file:line:function of the innermost frame, or [thread NAME]
-	Scope     []string      `json:"scope,omitempty"` // names of the open scopes, outermost first
-	LiveThen  string        `json:"live_then"`       // the command that says what was live at LargestAt
+	PID           int32         `json:"pid"`
+	API           string        `json:"api"`
+	Status        int32         `json:"status"`
+	Why           string        `json:"status_name,omitempty"` // out of memory; "" for other numbers
+	Count         int64         `json:"count"`
+	Retried       int64         `json:"retried"` // of them, before a retry that worked
+	First         int64         `json:"first_ns"`
+	Largest       int64         `json:"largest"` // bytes asked for
+	LargestAt     int64         `json:"largest_ns"`
+	Device        format.Device `json:"device"`                   // -1 unknown
+	Line          string        `json:"line,omitempty"`           // file:line:function of the innermost frame, or [thread NAME]
+	Scope         []string      `json:"scope,omitempty"`          // names of the open scopes, outermost first
+	ScopeInferred bool          `json:"scope_inferred,omitempty"` // of a thread without scopes: see analyze.Inferred
+	LiveThen      string        `json:"live_then"`                // the command that says what was live at LargestAt
 
 	stack  format.StackID
 	scopes []format.NameID

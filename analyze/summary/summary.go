@@ -73,7 +73,9 @@ const (
 // New returns an answer.
 func New() *Answer { return &Answer{} }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true, Samples: true} }
+func (a *Answer) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Samples: true, Scopes: analyze.ScopesShown}
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	traces := a.traces

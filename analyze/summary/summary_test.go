@@ -120,10 +120,12 @@ live then: gpuanalyze lines --at 1.200000001s small.gpurec
 1 × cuMemAlloc_v2 of pid 7: status 201, first at 1.200000s
 largest 5 B at 1.200000s
 by [thread loader]
+in step / forward (inferred)
 live then: gpuanalyze lines --at 1.200000003s small.gpurec
 1 × cuMemAllocManaged of pid 7: out of memory, first at 1.200000s
 largest 5 B at 1.200000s on device 0
 by a line that is not known
+in step / forward (inferred)
 live then: gpuanalyze lines --at 1.200000004s small.gpurec`
 	if s := strings.Join(got, "\n"); s != want {
 		t.Errorf("got\n%s\nwant\n%s", s, want)

@@ -32,12 +32,13 @@ type Trace struct {
 // A Series is one curve. Max is that of all its buckets, and MaxAt when it was
 // reached first.
 type Series struct {
-	Name  string  `json:"name"`
-	Max   int64   `json:"max"`
-	MaxAt int64   `json:"max_at_ns"`
-	End   int64   `json:"end"`   // bytes at To
-	Least []int64 `json:"least"` // by bucket
-	Most  []int64 `json:"most"`
+	Name     string  `json:"name"`
+	Inferred bool    `json:"inferred,omitempty"` // by scope: that it was taken in it, on threads without scopes
+	Max      int64   `json:"max"`
+	MaxAt    int64   `json:"max_at_ns"`
+	End      int64   `json:"end"`   // bytes at To
+	Least    []int64 `json:"least"` // by bucket
+	Most     []int64 `json:"most"`
 }
 
 const totalName = "all"
@@ -105,7 +106,7 @@ func (a *Answer) sort(es []*entry) {
 
 func (a *Answer) seriesOf(e *entry, end format.Time) *Series {
 	a.grid.reach(e.series, end)
-	s := &Series{Name: a.name(e), Max: e.series.max, MaxAt: a.p.Since(e.series.maxAt), End: e.series.value}
+	s := &Series{Name: a.name(e), Inferred: a.By == ByScope && a.paths.Inferred(e.path), Max: e.series.max, MaxAt: a.p.Since(e.series.maxAt), End: e.series.value}
 	for _, b := range e.series.buckets {
 		s.Least = append(s.Least, b.min)
 		s.Most = append(s.Most, b.max)

@@ -108,7 +108,11 @@ func New(o Options) *Answer {
 }
 
 func (a *Answer) Needs() analyze.Needs {
-	return analyze.Needs{Pooled: a.Curve == Used && a.By != ByLayer && a.By != ByClass, Samples: a.Curve == NVML}
+	n := analyze.Needs{Pooled: a.Curve == Used && a.By != ByLayer && a.By != ByClass, Samples: a.Curve == NVML, Scopes: analyze.ScopesFiltered}
+	if a.By == ByScope {
+		n.Scopes = analyze.ScopesShown
+	}
+	return n
 }
 
 func (a *Answer) Begin(p *analyze.Pass) error {

@@ -317,3 +317,30 @@ func TestLevel(t *testing.T) {
 		}
 	}
 }
+
+// What a thread without scopes takes is a series of its own, that says so.
+func TestInferred(t *testing.T) {
+	tr := formattest.Text(t, `
+process 1 pid=5 command=x
+part
+1000 ScopeBegin thread=5 api=nvtx scope=1 name="step"
+1001 Alloc thread=5 api=torch device=0 address=0x10 size=10 scope=1
+1002 Alloc thread=6 api=torch device=0 address=0x20 size=7
+1003 ScopeEnd thread=5 api=nvtx scope=1
+1004 Alloc thread=6 api=torch device=0 address=0x30 size=3
+1005 Free thread=6 api=torch address=0x20
+`)
+	for infer, want := range map[analyze.Infer]string{
+		analyze.InferMark: "all 20 false; step 10 false; step (inferred) 7 true; [no scope] 3 false; ",
+		analyze.InferOff:  "all 20 false; [no scope] 10 false; step 10 false; ",
+	} {
+		r := ask(t, Options{By: ByScope, Curve: Used, Points: 5}, &analyze.Query{Infer: infer}, tr)
+		got := ""
+		for _, s := range r.Traces[0].Series {
+			got += fmt.Sprintf("%s %d %v; ", s.Name, s.Max, s.Inferred)
+		}
+		if got != want {
+			t.Errorf("%v: got %s, want %s", infer, got, want)
+		}
+	}
+}

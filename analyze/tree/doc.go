@@ -8,6 +8,7 @@
 //	watch.go  Watch: a Set for each device or process, in step with the fold
 //	paths.go  Paths: scopes as paths of names
 //	flat.go   Flat: a Set's bytes by one thing
+//	cross.go  Cross: lines by scopes
 //	own.go    which line of a stack is the program's own
 //
 // Bytes are class device's, as two numbers: used and acquired (Amount). A tree's

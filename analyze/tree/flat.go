@@ -46,6 +46,7 @@ type Row struct {
 	Acquired int64  `json:"acquired"`
 	Blocks   int64  `json:"blocks"`
 	OnStack  int64  `json:"used_on_stack,omitempty"`
+	Inferred bool   `json:"inferred,omitempty"` // by scope: that it was taken in it, on a thread without scopes
 
 	size    SizeClass
 	process format.ProcessID // by process: pids are used again
@@ -92,8 +93,9 @@ type flat struct {
 }
 
 type rowKey struct {
-	name    string
-	process format.ProcessID // by process
+	name     string
+	process  format.ProcessID // by process
+	inferred bool             // by scope
 }
 
 // names are what a stack adds to: its own row, and each of the rows on it once.
@@ -105,7 +107,7 @@ type names struct {
 func (f *flat) row(k rowKey) *Row {
 	r := f.rows[k]
 	if r == nil {
-		r = &Row{Name: k.name, process: k.process}
+		r = &Row{Name: k.name, Inferred: k.inferred, process: k.process}
 		f.rows[k] = r
 	}
 	return r
@@ -124,11 +126,11 @@ func (f *flat) add(k Key, a Amount) {
 	var row rowKey
 	switch f.by {
 	case ByScope:
-		row.name = f.paths.Label(k.Path)
+		row = rowKey{name: f.paths.Label(k.Path), inferred: f.paths.Inferred(k.Path)}
 	case BySize:
 		row.name = k.Size.String()
 	case ByProcess:
-		row = rowKey{ProcessName(k.Process, f.defs), k.Process}
+		row = rowKey{name: ProcessName(k.Process, f.defs), process: k.Process}
 	default:
 		n := f.names(k.Stack)
 		row.name = n.own

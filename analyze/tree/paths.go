@@ -3,6 +3,7 @@ package tree
 import (
 	"strings"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
 )
@@ -28,8 +29,9 @@ type Paths struct {
 }
 
 type pathNode struct {
-	parent Path
-	name   string
+	parent   Path
+	name     string
+	inferred bool // it is its parent, as what was inferred: see analyze.Inferred
 }
 
 type scope struct {
@@ -159,16 +161,30 @@ func (ps *Paths) Begin(a *live.Allocation) Path {
 		ps.scopes[a.Scope] = s
 	}
 	s.refs++
-	return s.path
+	return ps.Taken(&a.Event)
+}
+
+// Taken is the path of what an event takes, as long as its scope is known.
+func (ps *Paths) Taken(e *format.Event) Path {
+	at := ps.Of(e.Scope)
+	if at == 0 || e.Flags&analyze.Inferred == 0 {
+		return at
+	}
+	n := pathNode{parent: at, inferred: true}
+	in, ok := ps.index[n]
+	if !ok {
+		in = ps.node(n)
+		ps.index[n] = in
+	}
+	return in
 }
 
 func (ps *Paths) End(a *live.Allocation) Path {
 	if a.Scope == 0 {
 		return 0
 	}
-	s := ps.scopes[a.Scope]
-	at := s.path
-	ps.drop(a.Scope, s)
+	at := ps.Taken(&a.Event)
+	ps.drop(a.Scope, ps.scopes[a.Scope])
 	return at
 }
 
@@ -186,13 +202,26 @@ func (ps *Paths) Names(p Path) []string {
 		return nil
 	}
 	n := ps.nodes[p]
+	if n.inferred {
+		return ps.Names(n.parent)
+	}
 	return append(ps.Names(n.parent), n.name)
 }
+
+// Inferred reports whether that these are the scopes was inferred.
+func (ps *Paths) Inferred(p Path) bool { return ps.nodes[p].inferred }
+
+// InferredMark stands after what was inferred.
+const InferredMark = " (inferred)"
 
 // Label is a path on one line.
 func (ps *Paths) Label(p Path) string {
 	if p == 0 {
 		return "[no scope]"
 	}
-	return strings.Join(ps.Names(p), " > ")
+	label := strings.Join(ps.Names(p), " > ")
+	if ps.Inferred(p) {
+		label += InferredMark
+	}
+	return label
 }

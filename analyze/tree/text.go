@@ -116,11 +116,8 @@ func WriteRows(b *bufio.Writer, by By, c Curve, rows []*Row, top int) {
 		fmt.Fprintf(b, "%s\n", name)
 	}
 	write := func(a Amount, on, name string) {
-		bytes, of, share := c.Of(a.Used, a.Acquired), c.Of(total.Used, total.Acquired), 0.0
-		if of > 0 {
-			share = 100 * float64(bytes) / float64(of)
-		}
-		row(fmt.Sprintf("%.1f %%", share), format.Bytes(bytes), fmt.Sprint(bytes), fmt.Sprint(a.Blocks), on, name)
+		bytes := c.Of(a.Used, a.Acquired)
+		row(percent(bytes, c.Of(total.Used, total.Acquired)), format.Bytes(bytes), fmt.Sprint(bytes), fmt.Sprint(a.Blocks), on, name)
 	}
 	row("share", string(c), "bytes", "blocks", "on stack", by.String())
 	for _, r := range shown {

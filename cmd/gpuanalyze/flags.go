@@ -69,6 +69,7 @@ type analysis struct {
 	devices          []string
 	layers           []string
 	scopes           []string
+	infer            string
 	from, to         string
 	view             *stackView // nil: its frames are as recorded
 }
@@ -86,6 +87,7 @@ func newAnalysisUntil(c *command, stdout io.Writer, until string) *analysis {
 	a.Int32SliceVar(&a.ranks, "rank", nil, "only these `RANK`s of a distributed job")
 	a.StringSliceVar(&a.layers, "layer", nil, "only these `LAYER`s: driver, pool, host")
 	a.StringArrayVar(&a.scopes, "scope", nil, "only what the thread of a scope did inside it, by `ID|NAME[#N]`")
+	a.StringVar(&a.infer, "infer", analyze.InferMark.String(), "the scope of what a thread takes that opened none, as PyTorch's backward pass does, is the one its process's only other thread with scopes was in: `mark|off|scope`; mark shows it as inferred, off doesn't, scope takes it into --scope too")
 	a.StringVar(&a.from, "from", "", "from this `TIME` on: 12.5s since the start, RFC 3339, or scope:NAME#3")
 	a.StringVar(&a.to, until, "", "up to this `TIME`")
 	a.BoolVarP(&a.quiet, "quiet", "q", false, "on stderr only errors, and what is missing")
@@ -125,6 +127,9 @@ func (a *analysis) query(args []string) (*analyze.Query, []string, error) {
 		q.Scopes = append(q.Scopes, r)
 	}
 	var err error
+	if q.Infer, err = analyze.ParseInfer(a.infer); err != nil {
+		return nil, nil, usagef("--infer: %v", err)
+	}
 	if q.From, err = parseMoment("--from", a.from); err != nil {
 		return nil, nil, err
 	}

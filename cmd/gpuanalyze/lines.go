@@ -24,12 +24,17 @@ used is what the pool layer handed out (PyTorch, CuPy, stream-ordered pools), or
 the driver layer of a process that never used a pool; acquired is what was taken
 from the driver. Inside a scope that gpurec.LineProfileHook opened, --scope makes
 both CuPy's own numbers. [thread NAME] stands for what was taken where no Python
-ran, as in PyTorch's backward pass.`,
+ran, as in PyTorch's backward pass. --scope is exact: what the scope's own thread
+did; a note says what --infer scope adds.
+
+--by-scope is a table in place of the tree: each line of the program's own code, and
+under it how much it took in which scopes, whichever moment --at says.`,
 		examples: []string{
 			"gpuanalyze lines train.gpurec",
 			"gpuanalyze lines --at peak --max-depth 6 train.gpurec",
 			"gpuanalyze lines --at scope:step#200 train.gpurec",
 			"gpuanalyze lines --scope forward#3 train.gpurec",
+			"gpuanalyze lines --by-scope --at peak train.gpurec",
 			"gpuanalyze lines --json --at end train.gpurec",
 		},
 		run: runLines,
@@ -43,6 +48,7 @@ func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 	a := newAnalysis(linesCommand(), stdout).withStacks()
 	at := a.String("at", "total", "`total|peak|end|TIME`")
 	depth := a.Int("max-depth", 0, "keep the root and the outermost lines down to this `DEPTH`; the root is 1; 0 or less keeps all, as CuPy's max_depth does")
+	byScope := a.Bool("by-scope", false, "a table instead of the tree: the innermost line of the program's own code, and how much it took in which scopes")
 	q, traces, err := a.query(args)
 	if err != nil {
 		return err
@@ -65,6 +71,12 @@ func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 		}
 	}
 	ans := lines.New(kind, *depth, len(traces))
+	if *byScope {
+		if a.Changed("max-depth") {
+			return usagef("--by-scope is no tree: it has no --max-depth")
+		}
+		ans.ByScope()
+	}
 	c, err := a.answer(ctx, stderr, traces, q, ans)
 	if err != nil {
 		return err

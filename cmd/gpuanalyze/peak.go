@@ -25,7 +25,9 @@ are: rounding, from the granules of 2 MiB that addresses touch; the context, wha
 NVML counts for a process beyond its allocations when it takes its first memory,
 at most 4 GiB; modules, later steps of at most 256 MiB, and 2 GiB in all; other
 processes, NVML's used bytes less those it names for the traced ones. Only
-unexplained is a remainder.`,
+unexplained is a remainder. A context marked (inferred) is what a thread without
+scopes took, as PyTorch's backward pass does, while one other was in it: --infer off
+has none.`,
 		examples: []string{
 			"gpuanalyze peak train.gpurec",
 			"gpuanalyze peak --by own-line --top 0 train.gpurec",

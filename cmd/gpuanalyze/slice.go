@@ -19,8 +19,9 @@ func sliceCommand() *command {
 The slice begins with what was live at the begin of the range, the open scopes and
 the devices' latest readings; sums and peaks begin there too. An answer from it is
 the one that --from and --to give of the whole, but that leaks takes what was live
-at the begin for the slice's own, contexts lists what was open then, and a sampled
-peak begins with the reading that held. Times stay those since the recording's
+at the begin for the slice's own, contexts lists what was open then, a sampled
+peak begins with the reading that held, and of what was live at the begin no scope
+is inferred. Times stay those since the recording's
 start; scopes of a name are counted anew. --process and --rank leave the others out.
 
 --redact is for a trace that others will see: of command lines the program's name

@@ -60,7 +60,9 @@ func (a *Answer) Packets() int64 { return a.packets }
 // Close writes what is left.
 func (a *Answer) Close() error { return a.w.Flush() }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true, Samples: true} }
+func (a *Answer) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Samples: true, Scopes: analyze.ScopesFiltered}
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	m := p.Trace.Meta()

@@ -97,7 +97,9 @@ type row struct {
 // New returns an answer.
 func New() *Answer { return &Answer{} }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
+func (a *Answer) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Scopes: analyze.ScopesFiltered}
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	a.p, a.sums = p, map[key]*[valueCount]int64{}

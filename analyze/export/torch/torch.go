@@ -52,7 +52,9 @@ func New() *Answer { return &Answer{blocks: map[segments.Owner]map[uint64]block{
 // Entries is how many were written.
 func (a *Answer) Entries() int64 { return a.entries }
 
-func (a *Answer) Needs() analyze.Needs { return analyze.Needs{Pooled: true} }
+func (a *Answer) Needs() analyze.Needs {
+	return analyze.Needs{Pooled: true, Scopes: analyze.ScopesFiltered}
+}
 
 func (a *Answer) Begin(p *analyze.Pass) error {
 	if a.p != nil {

@@ -46,7 +46,7 @@ function oomCard(f) {
       ["where", deviceName(f.device) + (f.device_name ? " (" + f.device_name + ")" : "")],
       ["asked for", ...bytes(asked), ", reported by " + f.reporter + (big(f.refusals) > 0n ? "; the driver refused " + plural(big(f.refusals), "time") : "; the driver was not asked")],
       ["by", el("code", {}, f.line)], f.in && ["in", el("code", {}, f.in)],
-      list(f.scope).length && ["inside", f.scope.join(" › ")],
+      list(f.scope).length && ["inside", f.scope.join(" › ") + (f.scope_inferred ? " (inferred)" : "")],
       ["process", f.pid + (f.rank !== undefined ? ", rank " + f.rank : "") + ", " + f.command], ["outcome", f.outcome + " (inferred)"]));
   card.append(el("h3", {}, "Why"), el("ol", { class: "plain" }, f.causes.map((c) => el("li", {}, el("b", {}, c.cause), ": " + c.why))));
   if (list(f.remedies).length) card.append(el("h3", {}, "What to do"), el("ul", { class: "plain" }, f.remedies.map((r) => el("li", {}, r))));

@@ -79,7 +79,7 @@ class Event:
         self.size, self.requested = number(fields.get("size", "-1")), number(fields.get("requested", "-1"))
         self.cuctx = number(fields.get("cuctx", "0"))
         self.stack, self.scope, self.parent = (number(fields.get(k, "0")) for k in ("stack", "scope", "parent"))
-        self.name = number(fields.get("name", "0"))
+        self.name, self.note = number(fields.get("name", "0")), number(fields.get("note", "0"))
         self.flags = set(fields.get("flags", "").split("|")) - {""}
 
     def silent(self) -> bool:
@@ -100,6 +100,7 @@ class Allocation:
         self.refs = 1
         self.counted = "nested" not in e.flags
         self.used = False
+        self.around = 0  # the scope that encloses it by inference
         self.device, self.pid = "device %d " % e.device, ""
 
 
@@ -181,6 +182,7 @@ class Oracle:
         self.ended: list[Allocation] = []  # by the latest giving back
         self.unmapped: list[Mapping] = []
         self.unknown = 0
+        self.missed = 0  # 1 where the latest free was of what is not known
         self.lost = 0
         self.pooled = {
             e.process for e in trace.events if e.kind in ("Alloc", "AllocFailed") and e.layer == "pool" and not e.silent()
@@ -237,6 +239,7 @@ class Oracle:
                 old.live = False
         a = Allocation(e)
         a.counted = a.counted and self.wants(self, e)
+        a.around = self.around(e)
         a.used = self.is_used(e) and a.counted
         a.pid = "pid %d " % self.trace.pids.get(e.process, 0)
         self.allocations.append(a)
@@ -248,18 +251,20 @@ class Oracle:
         if e.silent():
             return
         a = self.named(e)
-        self.ended = []
+        self.ended, self.missed = [], 0
         if a:
             a.live = False
             self.ended = [a]
         elif e.names():
+            self.missed = 1
             self.unknown += 1
 
     def do_FreeFailed(self, e: Event) -> None:
         for a in self.ended:
             a.live = True
             self.allocations.append(a)
-        self.ended = []
+        self.unknown -= self.missed
+        self.ended, self.missed = [], 0
 
     def do_Map(self, e: Event) -> None:
         a = self.named(e)
@@ -329,6 +334,19 @@ class Oracle:
         """Whether a scope of that name is open on the thread of e."""
         return any(s.open and (s.e.process, s.e.thread) == (e.process, e.thread) and self.trace.names.get(s.e.name) == name
                    for s in self.scopes.values())
+
+    def around(self, e: Event) -> int:
+        """The scope that is inferred to be around e, whose thread never opened one; 0 where none is."""
+        told = [s for s in self.scopes.values() if s.e.process == e.process and not self.trace.names.get(s.e.note) and "range" not in s.e.flags]
+        if e.scope or e.thread in {self.trace.pids.get(e.process), *(s.e.thread for s in told)}:
+            return 0
+        inside = [s.e for s in told if s.open]
+        return inside[-1].scope if len({s.thread for s in inside}) == 1 else 0
+
+    def enclosed(self, name: str, e: Event) -> bool:
+        """Whether e is in a scope of that name, or inferred to be."""
+        scope = self.around(e)
+        return self.inside(name, self.scopes[scope].e if scope else e)
 
     # What is added up.
 
@@ -421,7 +439,7 @@ class Oracle:
     def scopes_of(self, rows: list) -> dict[str, int]:
         out: dict[str, int] = defaultdict(int)
         for a, used, _ in rows:
-            out[self.path(a.e.scope)] += used
+            out[self.path(a.around) + " (inferred)" if a.around else self.path(a.e.scope)] += used
         return {k: v for k, v in out.items() if v}
 
     def leaks(self) -> dict[str, int]:
@@ -462,6 +480,7 @@ FILTERS: dict[str, Callable[[Oracle, Event], bool]] = {
     "--layer driver --device 0": lambda o, e: e.layer == "driver" and e.device == 0,
     "--process 101 --device 1": lambda o, e: e.process == 1 and e.device == 1,
     "--scope step": lambda o, e: o.inside("step", e),
+    "--scope step --infer scope": lambda o, e: o.enclosed("step", e),
     "--scope forward --process 102": lambda o, e: e.process == 2 and o.inside("forward", e),
 }
 
