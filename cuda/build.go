@@ -45,12 +45,14 @@ var cflags = []string{"-std=gnu11", "-O2", "-fPIC", "-shared", "-pthread", "-fvi
 var libraries = []library{
 	{
 		// initial-exec: thread-local storage without a call that might allocate.
+		// now: a call that is bound when first made saves the vector registers
+		// on a stack that may be a small one, 2.3 KiB more than any event takes.
 		// -Bsymbolic: the addresses of our functions are ours, whoever else
 		// exports the names. libdl is named by file, because a linker with
 		// glibc 2.34 drops -ldl, which an older system needs.
 		name: HookName, dir: "hook", script: "export.map",
 		sources: func(string) bool { return true },
-		flags:   []string{"-ftls-model=initial-exec", "-fno-stack-protector", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-Wl,--no-as-needed", "-l:libdl.so.2"},
+		flags:   []string{"-ftls-model=initial-exec", "-fno-stack-protector", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,--no-as-needed", "-l:libdl.so.2"},
 	},
 	{
 		name: "libcuda.so.1", dir: "hook/fake", script: "cuda.map",
