@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -194,10 +195,15 @@ func (i *inspection) pythons(ctx context.Context) {
 			}
 			seen[real] = true
 		}
-		out, err := exec.CommandContext(ctx, path, "-S", "-E", "-c", "import sys; print(sys.implementation.name, '%d.%d' % sys.version_info[:2], sys.version.split()[0], 'free-threading' in sys.version)").Output()
+		patience, cancel := context.WithTimeout(ctx, 10*time.Second) // somebody's wrapper may wait for ever
+		out, err := exec.CommandContext(patience, path, "-S", "-E", "-c", "import sys; print(sys.implementation.name, '%d.%d' % sys.version_info[:2], sys.version.split()[0], 'free-threading' in sys.version)").Output()
+		cancel()
 		var kind, minor, full, free string
 		if n, _ := fmt.Sscan(string(out), &kind, &minor, &full, &free); err != nil || n != 4 {
-			i.add("python", "partly", path+" does not say its version: it has no Python frames", "")
+			if err == nil {
+				err = errors.New("it prints something else")
+			}
+			i.add("python", "partly", fmt.Sprintf("%s does not say its version: %v", path, err), "")
 			continue
 		}
 		switch _, known := knownPython[minor]; {

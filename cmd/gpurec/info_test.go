@@ -62,7 +62,7 @@ func TestInfo(t *testing.T) {
 		{"attaching", nil, "attaching", "no", "runs already"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			rows, status := inspect(t, row.env)
+			rows, status := inspect(t, append([]string{only}, row.env...))
 			var states, details []string
 			for _, r := range rows[row.what] {
 				states, details = append(states, r.State), append(details, r.Detail)
@@ -88,6 +88,7 @@ func TestInfo(t *testing.T) {
 	})
 	t.Run("a small limit", func(t *testing.T) {
 		c := gpurec(t, t.TempDir(), "info")
+		c.Env = append(c.Env, only)
 		c.Args = append([]string{"sh", "-c", `ulimit -f 512; exec "$0" "$@"`, c.Path}, c.Args[1:]...)
 		c.Path, _ = exec.LookPath("sh")
 		out, _ := c.Output()
@@ -116,7 +117,7 @@ func TestInfoCommand(t *testing.T) {
 		{[]string{static}, 1, finding{State: "no", Detail: "statically linked", Remedy: "dynamically"}},
 		{[]string{"/nonexistent/program"}, 1, finding{State: "no", Detail: "no such command"}},
 	} {
-		rows, status := inspect(t, nil, row.command...)
+		rows, status := inspect(t, []string{"PATH=/usr/bin:/bin"}, row.command...)
 		all := rows["command"]
 		if len(all) == 0 || status != row.status {
 			t.Errorf("%q: status %d, %+v", row.command, status, all)
