@@ -144,6 +144,8 @@ func (o *settings) check() error {
 		return fmt.Errorf("--symbolize %v: want a time, or 0 for not at all", o.symbolize)
 	case o.quiet && o.verbose:
 		return errors.New("--quiet and --verbose exclude each other")
+	case checkOutput(o.output) != nil:
+		return checkOutput(o.output)
 	}
 	return checkSimulated(o.simulate, os.Getenv)
 }

@@ -148,6 +148,8 @@ func TestStatus(t *testing.T) {
 		{"a word that is none of the choices", []string{"run", "--on-full", "panic", "--", "true"}, 125, "drop, wait"},
 		{"lanes too small", []string{"run", "--lane-size", "4KiB", "--", "true"}, 125, "--lane-size"},
 		{"no place for the trace", []string{"run", "-o", "/nonexistent/t.gpurec", "--", "true"}, 125, "the command was not started"},
+		{"a letter that stands for nothing", []string{"run", "-o", "%z.gpurec", "--", "true"}, 125, `gpurec: --output "%z.gpurec": %z stands for nothing; there are %h host, %p process, %t time and %r rank, and %% is a %; see`},
+		{"a sampler's too", []string{"sample", "-o", "100%%%d.gpurec"}, 2, "%d stands for nothing"},
 		{"help", []string{"run", "--help"}, 0, ""},
 		{"a flag that demo does not have", []string{"demo", "--nonsense"}, 2, "gpurec demo --help"},
 		{"an argument to demo", []string{"demo", "train.py"}, 2, "takes no arguments"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -92,7 +93,7 @@ func (o *sampleSettings) check(args []string) error {
 	case o.duration < 0:
 		return fmt.Errorf("--duration %v: want a positive time, or 0 until interrupted", o.duration)
 	}
-	if err := o.retain.check(); err != nil {
+	if err := cmp.Or(o.retain.check(), checkOutput(o.output)); err != nil {
 		return err
 	}
 	return checkSimulated(o.simulate, os.Getenv)

@@ -94,6 +94,20 @@ func output(template, command string) string {
 	return strings.NewReplacer("%h", fileName(host), "%p", pid, "%t", now, "%r", rank, "%%", "%").Replace(template)
 }
 
+// checkOutput refuses a template with a letter that stands for nothing: the names
+// of two jobs would be one.
+func checkOutput(template string) error {
+	for i := 0; i < len(template)-1; i++ {
+		if template[i] != '%' {
+			continue
+		}
+		if i++; !strings.ContainsRune("hptr%", rune(template[i])) {
+			return fmt.Errorf("--output %q: %%%c stands for nothing; there are %%h host, %%p process, %%t time and %%r rank, and %%%% is a %%", template, template[i])
+		}
+	}
+	return nil
+}
+
 // fileName keeps of a text what is harmless in a file's name.
 func fileName(s string) string {
 	return strings.Map(func(c rune) rune {
