@@ -280,3 +280,13 @@ func TestCacheDir(t *testing.T) {
 		}
 	})
 }
+
+// What the hook looks up for itself and a driver lacks is no error of the program's.
+func TestLookUpLeavesNoError(t *testing.T) {
+	p := program{args: []string{cc(t, "noerror", "testdata/noerror.c", "-ldl")}, e: Environment{Simulator: oddDriver(t)}}
+	for _, r := range []*receiver{nil, newReceiver(t)} {
+		if out, err := p.command(t, r).CombinedOutput(); err != nil {
+			t.Errorf("recorded %v: %v\n%s", r != nil, err, out)
+		}
+	}
+}

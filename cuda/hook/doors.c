@@ -375,6 +375,9 @@ EARLY void *gpurec_door(void *handle, const char *name)
 		gpurec_tls.depth--;
 		if (note)
 			gpurec_note_unhooked(name);
+		/* What we look for besides, and do not find, is not what dlerror is to say. */
+		if (p != NULL && p != NOTHING)
+			gpurec_dlsym(handle, name);
 	}
 	errno = err;
 	return p;
