@@ -311,8 +311,8 @@ static unsigned birth(struct thread *t, unsigned n, uint64_t capacity)
 	gpurec_lane *lanes[GPUREC_MAX_LANES_A_FILE];
 	for (unsigned i = 0; i < n; i++)
 		lanes[i] = lane_of(t->file, i);
-	__atomic_fetch_add(&lanes[0]->dropped, gpurec_missed(), __ATOMIC_RELAXED);
 	gpurec_lane_take(t, lanes[0]);
+	gpurec_missed(lanes[0]);
 	gpurec_lanes_spare(lanes + 1, n - 1);
 	return n;
 }

@@ -20,14 +20,6 @@
 
 #include <dlfcn.h>
 
-#if defined(__x86_64__)
-#define OLDEST "GLIBC_2.2.5"
-#elif defined(__aarch64__)
-#define OLDEST "GLIBC_2.17"
-#else
-#error "the hook knows x86-64 and aarch64"
-#endif
-
 /* In glibc 2.34 these moved from libdl into libc under a new version. The old
  * version is in both, so that a hook built there runs on older systems. */
 extern void *old_dlvsym(void *, const char *, const char *);
@@ -253,6 +245,7 @@ static void fill(void)
 	fill_from(h, 0);
 	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
 	gpurec_torch_find();
+	gpurec_python_look();
 	gpurec_python_find();
 }
 
@@ -356,6 +349,16 @@ static void *door(void *handle, const char *name)
 	return api ? exchange(api, p) : exchange_proc(v2, p);
 }
 
+/* The first look-up after a dlopen: there may be an interpreter, in a process that
+ * has to do with us. */
+static void look_again(const char *name)
+{
+	if (libcuda == NULL && (name == NULL || strncmp(name, "gpurec_", 7) != 0))
+		return;
+	gpurec_tls.opened = false;
+	gpurec_python_look();
+}
+
 EARLY void *gpurec_door(void *handle, const char *name)
 {
 	int err = errno;
@@ -364,6 +367,8 @@ EARLY void *gpurec_door(void *handle, const char *name)
 	gpurec_module_changed();
 	if (unlikely(gpurec_tls.deep != 0 || gpurec_tls.apart))
 		gpurec_deep_look(handle);
+	if (unlikely(gpurec_tls.opened))
+		look_again(name);
 	void *p = NULL;
 	/* What the driver, or a library that another look-up is just opening, asks
 	 * for is its own business; RTLD_NEXT means a function behind the caller. */

@@ -41,6 +41,16 @@
 #include "gpurec.h"
 #include "wire.h"
 
+/* The version of what every glibc has. A name of this version is found in younger
+ * ones too, wherever it has moved. */
+#if defined(__x86_64__)
+#define OLDEST "GLIBC_2.2.5"
+#elif defined(__aarch64__)
+#define OLDEST "GLIBC_2.17"
+#else
+#error "the hook knows x86-64 and aarch64"
+#endif
+
 #define EXPORT __attribute__((visibility("default")))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -166,6 +176,7 @@ struct tls {
 	uint32_t deep_gone;  /* and so many had been closed */
 	bool second;         /* in a call of the second libcuda */
 	bool apart;          /* one was opened in a namespace of its own */
+	bool opened;         /* a library was opened, and no name has been looked up since */
 };
 extern __thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
@@ -206,8 +217,8 @@ void gpurec_lanes_spare(gpurec_lane *const *lanes, unsigned n);
 /* Whether t is still this thread's: false in a child forked since. */
 bool gpurec_still(struct thread *t);
 
-/* The events lost so far while the process had no lane at all; they are the caller's to count. */
-uint64_t gpurec_missed(void);
+/* Counts in a lane, which others can see by now, the events lost so far while the process had none. */
+void gpurec_missed(gpurec_lane *lane);
 
 /* A number unique in this process and its children so far. */
 uint64_t gpurec_unique(void);
@@ -374,6 +385,9 @@ extern uint32_t gpurec_python; /* 0x030b0700 for 3.11.7, 0: none, or not one tha
 
 extern uintptr_t gpurec_python_loop; /* _PyEval_EvalFrameDefault, 0 not known */
 
+/* Asks the loader for an interpreter: where the program itself asks it, see python.c. */
+void gpurec_python_look(void);
+/* Whether one that is there can be read by now; takes no lock but in a process that has looked up nothing. */
 void gpurec_python_find(void);
 /* The hash of this thread's innermost max frames; 0: it has none. */
 uint64_t gpurec_python_hash(unsigned max, int skip);

@@ -66,6 +66,30 @@ bool gpurec_peek(void *to, uintptr_t from, size_t n)
 	return got == (long)n || (got < 0 && errno != EFAULT && peek_slowly(to, from, n));
 }
 
+/* Whether of each page in a range a byte can be read: what is mapped need not be
+ * (a guard page, a file that has become shorter). */
+bool gpurec_readable(struct thread *t, uintptr_t from, uintptr_t to)
+{
+	enum { PAGE = 4096, SOME = sizeof t->scratch / sizeof(struct iovec) };
+	struct iovec *remote = (struct iovec *)t->scratch;
+	_Static_assert(SOME <= sizeof t->copy && SOME <= 1024, "a byte of each page, no more than the kernel takes at once");
+	t->copy_of = 0;
+	for (from &= ~(uintptr_t)(PAGE - 1); from < to;) {
+		size_t n = 0;
+		for (uintptr_t page = from; page < to && n < SOME; page += PAGE)
+			remote[n++] = (struct iovec){(void *)page, 1};
+		struct iovec local = {t->copy, n};
+		long got = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1, remote, n, 0);
+		if (got < 0 && errno != EFAULT) /* it is forbidden */
+			for (got = 0; got < (long)n && readable(from + (uintptr_t)got * PAGE); got++)
+				;
+		if (got != (long)n)
+			return false;
+		from += n * PAGE;
+	}
+	return true;
+}
+
 /* ---- changes ------------------------------------------------------------------------ */
 
 uint32_t gpurec_module_state(void)
@@ -171,27 +195,21 @@ static bool parse(char *line, struct mapping *m)
 	return true;
 }
 
-/* Finds the mapping of an address. Its path lies in t->scratch. */
-static bool find_mapping(struct thread *t, uintptr_t at, struct mapping *m)
+/* Calls f with the mappings, which lie in the buffer, until it says true. */
+static bool each_mapping(char *buffer, size_t room, bool (*f)(struct mapping *m, void *with), void *with)
 {
-	char *buffer = t->scratch;
 	size_t have = 0;
-	struct mapping first = {0};
 	bool found = false;
+	struct mapping m;
 	long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0), n;
 	if (fd < 0)
 		return false;
-	while (!found && (n = syscall(SYS_read, fd, buffer + have, sizeof t->scratch - 1 - have)) > 0) {
+	while (!found && (n = syscall(SYS_read, fd, buffer + have, room - 1 - have)) > 0) {
 		char *line = buffer, *end;
 		have += (size_t)n;
-		buffer[have] = 0;
 		for (; !found && (end = memchr(line, '\n', (size_t)(buffer + have - line))) != NULL; line = end + 1) {
 			*end = 0;
-			if (!parse(line, m))
-				continue;
-			if (m->inode != 0 && m->offset == 0)
-				first = *m;
-			found = at >= m->start && at < m->end;
+			found = parse(line, &m) && f(&m, with);
 		}
 		if (found)
 			break;
@@ -199,9 +217,54 @@ static bool find_mapping(struct thread *t, uintptr_t at, struct mapping *m)
 		memmove(buffer, line, have);
 	}
 	syscall(SYS_close, fd);
-	if (found)
-		m->low = m->inode != 0 && first.inode == m->inode && first.device == m->device ? first.start : 0;
 	return found;
+}
+
+struct wanted {
+	uintptr_t at;
+	struct mapping first, *found; /* first: of the latest file's beginning */
+};
+
+static bool has_address(struct mapping *m, void *with)
+{
+	struct wanted *w = with;
+	if (m->inode != 0 && m->offset == 0)
+		w->first = *m;
+	if (w->at < m->start || w->at >= m->end)
+		return false;
+	*w->found = *m;
+	w->found->low = m->inode != 0 && w->first.inode == m->inode && w->first.device == m->device ? w->first.start : 0;
+	return true;
+}
+
+/* Finds the mapping of an address. Its path lies in t->scratch. */
+static bool find_mapping(struct thread *t, uintptr_t at, struct mapping *m)
+{
+	struct wanted w = {.at = at, .found = m};
+	return each_mapping(t->scratch, sizeof t->scratch, has_address, &w);
+}
+
+struct named {
+	const char *text;
+	char *path;
+	size_t room;
+};
+
+static bool has_name(struct mapping *m, void *with)
+{
+	struct named *n = with;
+	size_t bytes = strlen(m->path);
+	if (strstr(m->path, n->text) == NULL || bytes >= n->room)
+		return false;
+	memcpy(n->path, m->path, bytes + 1);
+	return true;
+}
+
+bool gpurec_mapped_file(const char *text, char *path, size_t room)
+{
+	char buffer[2048];
+	struct named n = {text, path, room};
+	return each_mapping(buffer, sizeof buffer, has_name, &n);
 }
 
 /* ---- ELF ---------------------------------------------------------------------------------- */

@@ -12,7 +12,6 @@
 #include "unwind.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
 uint32_t gpurec_python;
 uintptr_t gpurec_python_loop;
@@ -21,26 +20,22 @@ static bool given_up;
 
 /* ---- finding an interpreter -------------------------------------------------- */
 
-/* How many libraries there had been when none of them was CPython: while there
- * are no more, none need be looked at. (dlsym's failure makes its message with
- * malloc, which gives a new thread an arena for it: 20 µs of its first event.) */
-static unsigned long long none_among;
-
-static int count_loaded(struct dl_phdr_info *info, size_t size, void *n)
-{
-	(void)size;
-	*(unsigned long long *)n = info->dlpi_adds;
-	return 1;
-}
-
-static int is_python(struct dl_phdr_info *info, size_t size, void *found)
-{
-	(void)size;
-	if (info->dlpi_name == NULL || strstr(info->dlpi_name, "libpython3") == NULL)
-		return 0;
-	*(const char **)found = info->dlpi_name;
-	return 1;
-}
+/*
+ * What the loader was asked for. It has locks that another thread may hold, for as
+ * long as a constructor runs, and that in a forked child nobody gives back; and
+ * each question loses what dlerror had to say. So it is asked where the program
+ * itself is just asking it: at a look-up of the driver's functions or of ours, and
+ * at the first one of any name after a dlopen. Whether an interpreter that is
+ * there has started can then be told at any event.
+ */
+static struct {
+	void *(*state)(void);
+	const char *(*version)(void);
+	int (*ready)(void);
+	const char *code_type, *str_type;
+	uintptr_t loop;
+} python;
+static bool looked, there; /* the loader was asked; python is filled in */
 
 /* 3.11.7 as 0x030b0700; 0 for what is no release of a build like the table's. */
 static uint32_t parse_version(const char *s)
@@ -115,60 +110,60 @@ static bool walk_agrees(const struct layout *l, const char *ts)
 	return true;
 }
 
-/*
- * Looks for an interpreter in this process. Called at each lane's birth and when
- * a CUDA symbol is looked up, never in the middle of an event: dlsym takes the
- * loader's lock.
- */
-void gpurec_python_find(void)
+static bool settled(void)
 {
-	unsigned long long loaded = 0;
-	if (!gpurec_config.python || __atomic_load_n(&gpurec_interpreter.layout, __ATOMIC_ACQUIRE) != NULL || __atomic_load_n(&given_up, __ATOMIC_RELAXED))
+	return !gpurec_config.python || __atomic_load_n(&gpurec_interpreter.layout, __ATOMIC_ACQUIRE) != NULL || __atomic_load_n(&given_up, __ATOMIC_RELAXED);
+}
+
+void gpurec_python_look(void)
+{
+	if (settled() || __atomic_load_n(&there, __ATOMIC_ACQUIRE))
 		return;
-	dl_iterate_phdr(count_loaded, &loaded);
-	if (loaded == __atomic_load_n(&none_among, __ATOMIC_RELAXED))
-		return;
-	void *from = RTLD_DEFAULT;
-	void *get = gpurec_dlsym(from, "PyGILState_GetThisThreadState");
-	if (get == NULL) {
-		const char *path = NULL; /* an embedded one, out of the global scope */
-		dl_iterate_phdr(is_python, &path);
-		from = path ? gpurec_dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-		if (from == NULL) {
-			__atomic_store_n(&none_among, loaded, __ATOMIC_RELAXED);
+	__atomic_store_n(&looked, true, __ATOMIC_RELAXED);
+	void *from = RTLD_DEFAULT, *state = gpurec_dlsym(from, "PyGILState_GetThisThreadState");
+	char path[1024];
+	if (state == NULL) { /* an embedded one, out of the global scope? */
+		from = gpurec_mapped_file("libpython3", path, sizeof path) ? gpurec_dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+		if (from == NULL)
 			return;
-		}
-		get = gpurec_dlsym(from, "PyGILState_GetThisThreadState");
+		state = gpurec_dlsym(from, "PyGILState_GetThisThreadState");
 	}
 	void *version = gpurec_dlsym(from, "Py_GetVersion"), *ready = gpurec_dlsym(from, "Py_IsInitialized");
-	const char *code = gpurec_dlsym(from, "PyCode_Type"), *str = gpurec_dlsym(from, "PyUnicode_Type");
-	if (get == NULL || version == NULL || ready == NULL || code == NULL || str == NULL)
+	python.code_type = gpurec_dlsym(from, "PyCode_Type");
+	python.str_type = gpurec_dlsym(from, "PyUnicode_Type");
+	python.loop = (uintptr_t)gpurec_dlsym(from, "_PyEval_EvalFrameDefault");
+	memcpy(&python.state, &state, sizeof state);
+	memcpy(&python.version, &version, sizeof version);
+	memcpy(&python.ready, &ready, sizeof ready);
+	if (state != NULL && version != NULL && ready != NULL && python.code_type != NULL && python.str_type != NULL)
+		__atomic_store_n(&there, true, __ATOMIC_RELEASE);
+}
+
+void gpurec_python_find(void)
+{
+	if (settled())
 		return;
-	int (*is_ready)(void);
-	const char *(*text)(void);
-	void *(*state)(void);
-	memcpy(&is_ready, &ready, sizeof ready);
-	memcpy(&text, &version, sizeof version);
-	memcpy(&state, &get, sizeof get);
-	if (!is_ready())
+	if (!__atomic_load_n(&looked, __ATOMIC_RELAXED))
+		gpurec_python_look(); /* a process that makes events and has looked up nothing */
+	if (!__atomic_load_n(&there, __ATOMIC_ACQUIRE) || !python.ready())
 		return;
-	uint32_t hex = parse_version(text());
+	uint32_t hex = parse_version(python.version());
 	const struct layout *l = NULL;
 	for (unsigned i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
 		if (layouts[i].version == hex >> 16)
 			l = &layouts[i];
-	const char *ts = state();
+	const char *ts = python.state();
 	if (ts == NULL && l != NULL)
 		return; /* not a thread of Python's: the check is another's */
-	gpurec_interpreter.code_type = code;
-	gpurec_interpreter.str_type = str;
-	gpurec_interpreter.thread_state = state;
-	if (l == NULL || !type_agrees(l, code) || !walk_agrees(l, ts)) {
+	gpurec_interpreter.code_type = python.code_type;
+	gpurec_interpreter.str_type = python.str_type;
+	gpurec_interpreter.thread_state = python.state;
+	if (l == NULL || !type_agrees(l, python.code_type) || !walk_agrees(l, ts)) {
 		__atomic_store_n(&given_up, true, __ATOMIC_RELAXED);
 		gpurec_say("no Python stacks: this interpreter's layout is not one of those known");
 		return;
 	}
-	__atomic_store_n(&gpurec_python_loop, (uintptr_t)gpurec_dlsym(from, "_PyEval_EvalFrameDefault"), __ATOMIC_RELAXED);
+	__atomic_store_n(&gpurec_python_loop, python.loop, __ATOMIC_RELAXED);
 	__atomic_store_n(&gpurec_python, hex, __ATOMIC_RELAXED);
 	__atomic_store_n(&gpurec_interpreter.layout, l, __ATOMIC_RELEASE);
 	gpurec_walk_choose(l->version);

@@ -51,8 +51,15 @@ static uint64_t missed_here; /* where no page can be wiped */
 
 static uint64_t unique;
 
-/* pthread's, by dlsym: in glibc before 2.34 they are in a library that a
- * program without threads does not have. */
+/* pthread's. In glibc before 2.34 they are in a library that a program without
+ * threads does not have; where it comes later they are NULL here and dlsym finds
+ * them, at the price of the loader's lock. */
+extern int old_key_create(unsigned *, void (*)(void *)) __attribute__((weak));
+extern int old_key_delete(unsigned) __attribute__((weak));
+extern int old_setspecific(unsigned, const void *) __attribute__((weak));
+__asm__(".symver old_key_create, pthread_key_create@" OLDEST);
+__asm__(".symver old_key_delete, pthread_key_delete@" OLDEST);
+__asm__(".symver old_setspecific, pthread_setspecific@" OLDEST);
 static int (*set_specific)(unsigned key, const void *value);
 static uint32_t key; /* and one; 0: not made yet */
 #define NO_KEY UINT32_MAX
@@ -183,14 +190,17 @@ static void thread_ends(void *unused)
  * another thread's is not for a guest, and not to wait left lanes with the dead. */
 static uint32_t make_key(void)
 {
-	void *create = gpurec_dlsym(RTLD_DEFAULT, "pthread_key_create"), *delete = gpurec_dlsym(RTLD_DEFAULT, "pthread_key_delete"),
-	     *set = gpurec_dlsym(RTLD_DEFAULT, "pthread_setspecific");
-	int (*key_create)(unsigned *, void (*)(void *)), (*key_delete)(unsigned);
-	memcpy(&key_create, &create, sizeof create);
-	memcpy(&key_delete, &delete, sizeof delete);
-	memcpy(&set_specific, &set, sizeof set);
+	int (*key_create)(unsigned *, void (*)(void *)) = old_key_create, (*key_delete)(unsigned) = old_key_delete;
+	set_specific = old_setspecific;
+	if (!key_create || !key_delete || !set_specific) {
+		void *create = gpurec_dlsym(RTLD_DEFAULT, "pthread_key_create"), *delete = gpurec_dlsym(RTLD_DEFAULT, "pthread_key_delete"),
+		     *set = gpurec_dlsym(RTLD_DEFAULT, "pthread_setspecific");
+		memcpy(&key_create, &create, sizeof create);
+		memcpy(&key_delete, &delete, sizeof delete);
+		memcpy(&set_specific, &set, sizeof set);
+	}
 	unsigned mine = 0;
-	uint32_t made = create && delete && set && key_create(&mine, thread_ends) == 0 ? mine + 1 : NO_KEY, none = 0;
+	uint32_t made = key_create && key_delete && set_specific && key_create(&mine, thread_ends) == 0 ? mine + 1 : NO_KEY, none = 0;
 	if (__atomic_compare_exchange_n(&key, &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return made;
 	if (made != NO_KEY)
@@ -296,16 +306,19 @@ static uint64_t *missed(void)
 	return page == NULL || page == &generation_here ? &missed_here : (uint64_t *)(page + 16);
 }
 
-uint64_t gpurec_missed(void) { return __atomic_exchange_n(missed(), 0, __ATOMIC_RELAXED); }
-
-/* Counts an event of a thread that has no lane, in any lane there is; before
- * there is one, for the first that will be. In a child that has not yet forgotten
- * its parent, the table is not to be looked at. */
-static gpurec_lane *any_lane(void)
+/* Whether the table is this process's: in a child that has not yet forgotten its
+ * parent, or is at it, it is not to be looked at. */
+static bool table_is_ours(void)
 {
 	uint32_t *page = __atomic_load_n(&wiped, __ATOMIC_ACQUIRE);
-	bool ours = page != NULL && __atomic_load_n(page, __ATOMIC_ACQUIRE) == gpurec_tls.generation;
-	uint32_t n = ours ? __atomic_load_n(&blocks, __ATOMIC_ACQUIRE) : 0;
+	return page != NULL && __atomic_load_n(page, __ATOMIC_ACQUIRE) >= FIRST_GENERATION &&
+	       (page != &generation_here || __atomic_load_n(&pid_here, __ATOMIC_RELAXED) == (int32_t)syscall(SYS_getpid));
+}
+
+/* Any lane there is. */
+static gpurec_lane *any_lane(void)
+{
+	uint32_t n = table_is_ours() ? __atomic_load_n(&blocks, __ATOMIC_ACQUIRE) : 0;
 	for (uint32_t i = 0; i < n && i < GPUREC_MAX_LANES; i++) {
 		struct thread *t = __atomic_load_n(&table[i], __ATOMIC_ACQUIRE);
 		gpurec_lane *lane = t ? __atomic_load_n(&t->lane, __ATOMIC_ACQUIRE) : NULL;
@@ -315,10 +328,26 @@ static gpurec_lane *any_lane(void)
 	return NULL;
 }
 
+void gpurec_missed(gpurec_lane *lane)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* the lane is there, then what is to be counted in it is looked at */
+	uint64_t *n = missed();
+	if (__atomic_load_n(n, __ATOMIC_RELAXED) != 0)
+		__atomic_fetch_add(&lane->dropped, __atomic_exchange_n(n, 0, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
+/* Counts an event of a thread that has no lane, in any lane there is; before
+ * there is one, for the first that will be, which may be just coming. */
 static void miss(void)
 {
 	gpurec_lane *lane = any_lane();
 	__atomic_fetch_add(lane ? &lane->dropped : missed(), 1, __ATOMIC_RELAXED);
+	if (lane != NULL)
+		return;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	lane = any_lane();
+	if (lane != NULL)
+		gpurec_missed(lane);
 }
 
 /* What the recorder cannot know of a process without any lane. */

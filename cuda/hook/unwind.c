@@ -4,8 +4,6 @@
 #include "unwind.h"
 
 #include <sys/auxv.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #ifdef __x86_64__
 
@@ -75,21 +73,14 @@ struct frame {
 };
 
 /*
- * From sp up to the stack's end everything is mapped: that was found by mincore,
- * which says so of any range, down to the lowest stack pointer seen so far. The
+ * From sp up to the stack's end everything can be read: that was tried, down to
+ * the lowest stack pointer seen so far. (That all is mapped is not enough: a
+ * coroutine's stack may lie right below the guard page of its thread's.) The
  * end is the thread's own: for the first thread the kernel's words above its
  * stack, for another its descriptor, which lies at the top. A stack that is too
  * far below either is another one.
  */
 enum { PAGE = 4096, MOST_PAGES = 8192 };
-
-static bool all_mapped(struct thread *t, uintptr_t from, uintptr_t to)
-{
-	from &= ~(uintptr_t)(PAGE - 1);
-	to = (to + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
-	_Static_assert(sizeof t->scratch >= MOST_PAGES, "mincore gives a byte a page");
-	return (to - from) / PAGE <= MOST_PAGES && syscall(SYS_mincore, from, to - from, t->scratch) == 0;
-}
 
 static __attribute__((noinline)) void find_stack(struct thread *t, uintptr_t sp)
 {
@@ -99,7 +90,7 @@ static __attribute__((noinline)) void find_stack(struct thread *t, uintptr_t sp)
 	for (unsigned i = 0; i < 2; i++) {
 		uintptr_t end = ends[i] & ~(uintptr_t)7;
 		bool same = t->stack_of == t->tid && t->stack_end == end;
-		if (sp < end && end - sp <= (uintptr_t)MOST_PAGES * PAGE && all_mapped(t, sp, same && sp < t->stack_low ? t->stack_low : end)) {
+		if (sp < end && end - sp <= (uintptr_t)MOST_PAGES * PAGE && gpurec_readable(t, sp, same && sp < t->stack_low ? t->stack_low : end)) {
 			t->stack_low = sp & ~(uintptr_t)(PAGE - 1);
 			t->stack_end = end;
 			t->stack_of = t->tid;

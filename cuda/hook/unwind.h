@@ -62,6 +62,12 @@ static inline bool gpurec_module_still(const struct module *m, unsigned number, 
 /* Copies n bytes; false where they are not all mapped. Sets errno. */
 bool gpurec_peek(void *to, uintptr_t from, size_t n);
 
+/* Whether every page of a range can be read. Takes t's scratch; sets errno. */
+bool gpurec_readable(struct thread *t, uintptr_t from, uintptr_t to);
+
+/* Finds a mapped file in whose path a text stands; false: there is none, or its path does not fit. */
+bool gpurec_mapped_file(const char *text, char *path, size_t room);
+
 /* ---- unwind_cfi.c ------------------------------------------------------------- */
 
 /*
