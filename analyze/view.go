@@ -119,7 +119,10 @@ func (w *viewer) view(ids []format.FrameID) []format.FrameID {
 	for _, id := range ids {
 		all |= w.is(id)
 	}
-	if all&^isNote == 0 {
+	if all&(isPython|isNative) == 0 {
+		if ids = w.without(ids, isHidden); len(ids) == 0 && all != 0 {
+			return w.note(ids, "[hidden]")
+		}
 		return ids
 	}
 	if !w.All && w.Stacks != Recorded {
@@ -176,8 +179,10 @@ func (w *viewer) any(ids []format.FrameID) bool {
 	return false
 }
 
-// note appends a frame that says why there is no other.
+// note appends a frame that says why there is no other, to what is no frame of a
+// program and not hidden.
 func (w *viewer) note(ids []format.FrameID, text string) []format.FrameID {
+	ids = w.without(ids, isHidden)
 	id, ok := w.notes[text]
 	if !ok {
 		for id = ^format.FrameID(0); ; id-- { // recorders number from 1 up

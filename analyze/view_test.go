@@ -117,6 +117,11 @@ func TestView(t *testing.T) {
 		{"dots are dots", program, View{Stacks: Auto, Hide: []string{"simxcu", "s.m"}}, "/home/me/sim.cu:40:main; /usr/include/vector:9:std::vector<int>::push_back; sim:cudaMalloc", true, true},
 		{"focus", merged, View{Stacks: Both, Focus: []string{"model.py", "libtorch*"}}, "model.py:7:forward; libtorch.so:at::empty(long)", true, true},
 		{"focus keeps the thread", autograd, View{Stacks: Auto, Focus: []string{"*torch*"}}, "[thread pt_autograd_0]; libtorch.so:torch::autograd::Engine::thread_init(int)", false, true},
+		{"a thread alone in focus", autograd[:1], View{Stacks: Auto, Focus: []string{"*autograd*"}}, "[thread pt_autograd_0]", false, false},
+		{"a thread alone out of focus", autograd[:1], View{Stacks: Auto, Focus: []string{"other.py"}}, "[thread pt_autograd_0]", false, false},
+		{"a thread alone, hidden", autograd[:1], View{Stacks: Auto, Hide: []string{"[thread*"}}, "[hidden]", false, false},
+		{"a thread's name hidden", autograd, View{Stacks: Auto, Hide: []string{"[thread*"}}, "libtorch.so:torch::autograd::Engine::thread_init(int)", false, true},
+		{"a thread's name hidden, of no such frame", autograd, View{Stacks: Python, Hide: []string{"[thread*"}}, "[no python frame]", false, true},
 		{"out of focus", plain, View{Stacks: Auto, Focus: []string{"other.py"}}, "[out of focus]", true, true},
 		{"focus on what is recorded", plain, View{Focus: []string{"main.py:3:*"}}, "main.py:3:<module>", true, true},
 	} {
