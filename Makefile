@@ -48,7 +48,7 @@ check:
 # The race detector makes the damage tests slow, so they run in full without it.
 test-go: hook
 	$(GO) test -race -json ./... | $(PYTHON) .ci/gotest.py
-	$(GO) test -json -run 'Flip|Cut' ./format | $(PYTHON) .ci/gotest.py
+	$(GO) test -json -run 'Flip|Cut|EveryOperation' ./format | $(PYTHON) .ci/gotest.py
 
 # The simulated GPU's own test, and the programs of testdata/programs on it.
 test-c:

@@ -129,6 +129,9 @@ func TestEveryOperationFails(t *testing.T) {
 					seen[disk.what] = true
 					os.RemoveAll(dir)
 				}
+				if step > 1 {
+					return // which kinds are hit is then chance; make test takes every step too, without the race detector
+				}
 				for _, what := range []string{"mkdir", "create", "write", "rename", "remove", "sync", "close"} {
 					if !seen[what] {
 						t.Errorf("no %s has failed", what)
