@@ -201,15 +201,23 @@ class scope:
             _hook.scope_end(id)
 
     def __enter__(self: _S) -> _S:
-        id = self._begin()
-        if id:
-            entry = _Entry(id, self, _newest())
-            self._open.append(entry)
-            _entered.set(entry)
+        self._enter()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        entry = self._entry()
+        self._leave(self._entry())
+
+    def _enter(self) -> Optional[_Entry]:
+        """None where nothing is recorded."""
+        id = self._begin()
+        if not id:
+            return None
+        entry = _Entry(id, self, _newest())
+        self._open.append(entry)
+        _entered.set(entry)
+        return entry
+
+    def _leave(self, entry: Optional[_Entry]) -> None:
         if entry is None:
             self._end(0)
             return
@@ -221,15 +229,13 @@ class scope:
         _entered.set(_newest())
         self._end(entry.id)
 
-    def _entry(self) -> "Optional[_Entry]":
+    def _entry(self) -> Optional[_Entry]:
         """The open entry that is meant here: this thread's or task's newest, else
         anybody's, as an ExitStack may be closed anywhere."""
-        entry = _entered.get()
-        while entry is not None:
-            if entry.of is self:
-                return entry
+        entry = _entered.get() if len(self._open) > 1 else None
+        while entry is not None and entry.of is not self:
             entry = entry.before
-        return self._open[-1] if self._open else None
+        return entry or next(reversed(self._open), None)
 
     def _id(self) -> int:
         """Of the entry that is meant here, or of what ended last; 0: never entered,
@@ -256,24 +262,24 @@ class scope:
 
     def __call__(self, function: _F) -> _F:
         call: Any
-        # The id stays in the call, so that recursion and threads don't mix.
+        # The entry stays in the call, so that recursion and threads don't mix.
         if getattr(getattr(function, "__code__", None), "co_flags", 0) & _CO_COROUTINE:
 
             async def call(*args: Any, **kwargs: Any) -> Any:
-                id = self._begin()
+                entry = self._enter()
                 try:
                     return await function(*args, **kwargs)
                 finally:
-                    self._end(id)
+                    self._leave(entry)
 
         else:
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                id = self._begin()
+                entry = self._enter()
                 try:
                     return function(*args, **kwargs)
                 finally:
-                    self._end(id)
+                    self._leave(entry)
 
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
             try:

@@ -131,7 +131,7 @@ def read(found: Any) -> Optional[Memory]:
     library = _open()
     try:
         return None if library is None else library.memory(found)
-    except OSError:
+    except (OSError, AttributeError):  # its word for no, or a library without the word
         return None
 
 

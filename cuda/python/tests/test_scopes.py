@@ -70,6 +70,10 @@ class TestScopes(Case):
                 "@scope('f')\ndef f(n): return n and f(n - 1)\nf(1)",
                 ["scope_begin f - -> 1", "scope_begin f - -> 2", "scope_end 2", "scope_end 1"],
             ),
+            "a call's own entry": (
+                "a = scope('f')\n@a\ndef f(n):\n a.report(); n and f(n - 1); a.reset()\nf(1)\na.report()",
+                ["scope_begin f - -> 1", "scope_report 1 -", "scope_begin f - -> 2", "scope_report 2 -", "scope_reset 2", "scope_end 2", "scope_reset 1", "scope_end 1"],
+            ),
             "coroutine": (
                 "import asyncio\n@scope('c')\nasync def c(): await asyncio.sleep(0); gpurec.mark('in')\nasyncio.run(c())",
                 ["scope_begin c - -> 1", "mark in", "scope_end 1"],
