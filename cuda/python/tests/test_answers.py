@@ -332,6 +332,7 @@ print(said[0], said[1], said[2])
             """
 import contextlib, io
 gpurec_run = os.getppid()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background begins with it ignored
 outer, a, interrupted = GPUMemTrace(), scope("a"), 0
 def stopped(on):
     os.kill(gpurec_run, signal.SIGSTOP if on else signal.SIGCONT)
