@@ -165,7 +165,7 @@ func (p *Pass) judge(c *Completeness) {
 	m := p.Trace.Meta()
 	switch m.Ending {
 	case format.EndGrowing:
-		c.partial("not closed: it is still being recorded, or its recorder died")
+		c.partial("not closed: it is still being recorded, or its recorder died, and gpuanalyze repair closes it")
 	case format.EndFailed:
 		c.partial("the recording failed: %s", m.Reason)
 	case format.EndRepaired:
@@ -219,6 +219,6 @@ func (p *Pass) judge(c *Completeness) {
 		c.note("%d free%s not seen: the address was allocated again", unseen, Plural(int64(unseen)))
 	}
 	if n := p.State.Unhooked(); n > 0 {
-		c.note("%d look-up%s of functions that may allocate and are not recorded", n, Plural(int64(n)))
+		c.note("%d look-up%s of functions that may allocate and are not recorded: gpuanalyze summary names them", n, Plural(int64(n)))
 	}
 }
