@@ -9,14 +9,15 @@ import (
 
 // A Summary is what a recording amounted to, for the words after a command.
 type Summary struct {
-	Stats   format.Stats
-	Devices []DevicePeak  // those that were used
-	Failed  int64         // allocations that failed, for whatever reason
-	Told    int64         // requests for device memory that failed, each once: the program was told
-	Retried int64         // requests that were refused and that a retry then got
-	Top     format.Frame  // where most of the memory live at about the largest peak came from
-	TopSize int64         // bytes it held then; 0: nothing was ever live
-	Since   time.Duration // of the start, when the oldest part begins that was retained; 0 where all were
+	Stats    format.Stats
+	Devices  []DevicePeak   // those that were used
+	Failed   int64          // allocations that failed, for whatever reason
+	Told     int64          // requests for device memory that failed, each once: the program was told
+	Retried  int64          // requests that were refused and that a retry then got
+	Top      format.Frame   // where most of the memory live at about the largest peak came from
+	TopStack format.StackID // its stack, in the trace
+	TopSize  int64          // bytes it held then; 0: nothing was ever live
+	Since    time.Duration  // of the start, when the oldest part begins that was retained; 0 where all were
 }
 
 // A DevicePeak is the largest use of one device.
@@ -113,7 +114,7 @@ func (f *fold) summary() Summary {
 	if top.size == 0 {
 		top = &f.top[format.LayerDriver]
 	}
-	s.TopSize, s.Top = top.size, f.innermost(top.stack)
+	s.TopSize, s.TopStack, s.Top = top.size, top.stack, f.innermost(top.stack)
 	return s
 }
 

@@ -257,6 +257,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 			m.Reason = reason
 		}
 	})
+	native := ""
 	if err != nil {
 		fmt.Fprintf(stderr, "gpurec: %s\n", printable(err.Error()))
 	} else {
@@ -264,11 +265,11 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 			say(reason)
 		}
 		if o.symbolize > 0 && !o.redact {
-			symbolize(rest, session.Output(), o.symbolize, o.retain.Bytes, o.verbose, say)
+			native = symbolize(rest, session.Output(), o.symbolize, o.retain.Bytes, say)
 		}
 	}
 	if talk {
-		words(stderr, session.Output(), summary)
+		words(stderr, session.Output(), summary, native)
 	}
 	return status
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"time"
@@ -32,13 +33,11 @@ const (
 // system that does not answer is not waited for longer than patience: the call to it
 // is left behind, as by a recorder that is killed. Names take room, and tables are
 // written beside: a trace that is kept within so many bytes, where that is not 0, is
-// left as it is unless it surely stays within them.
-func symbolize(ctx context.Context, trace string, most time.Duration, within int64, verbose bool, say func(string)) {
+// left as it is unless it surely stays within them. What became of the frames is
+// returned as words, "" where there are none, and a failure is said.
+func symbolize(ctx context.Context, trace string, most time.Duration, within int64, say func(string)) string {
 	if within > 0 && !roomy(trace, within) {
-		if verbose {
-			say("native frames stay addresses, so that the trace stays within --retain; gpuanalyze symbolize -o names them in a copy")
-		}
-		return
+		return "native frames stay addresses, so that the trace stays within --retain: gpuanalyze symbolize -o names them in a copy"
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience*most, errors.New("it took too long"))
 	defer cancel()
@@ -73,13 +72,14 @@ func symbolize(ctx context.Context, trace string, most time.Duration, within int
 		say("not all native frames have names: " + context.Cause(ctx).Error() + "; gpuanalyze symbolize does the rest")
 	case a.err != nil:
 		say("native frames stay addresses: " + a.err.Error() + "; gpuanalyze symbolize tries again")
-	case (r.Frames > 0 || r.Stopped) && verbose:
-		s := r.String()
+	case r.Frames > 0 || r.Stopped:
+		s := fmt.Sprintf("%s of %s native frames have names", grouped(uint64(r.Named)), grouped(uint64(r.Frames)))
 		if r.Named < r.Frames || r.Stopped {
-			s += "; gpuanalyze symbolize says why, and does the rest"
+			s += ": gpuanalyze symbolize says why, and does the rest"
 		}
-		say(s)
+		return s
 	}
+	return ""
 }
 
 // roomy reports whether a trace's definitions may grow fourfold within so many

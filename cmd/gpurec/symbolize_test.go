@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/formattest"
+	"github.com/gpurec/gpurec/recorder"
 )
 
 // TestSymbolize names a frame of a program at the end of a recording.
@@ -62,25 +63,26 @@ func TestSymbolize(t *testing.T) {
 	}
 	var said []string
 	say := func(s string) { said = append(said, s) }
-	symbolize(context.Background(), trace, time.Nanosecond, 0, true, say)
-	if got := frame(); !strings.HasPrefix(got, "taker+0x") || len(said) != 1 || !strings.Contains(said[0], "gpuanalyze symbolize") || !strings.Contains(said[0], "does the rest") {
-		t.Errorf("without time it is %s, said is %q", got, said)
+	top := func() string {
+		return topHolder(trace, recorder.Summary{Top: format.Frame{Kind: format.FrameThread, Function: "[thread taker]"}, TopStack: 2, TopSize: 512}, true)
+	}
+	words := symbolize(context.Background(), trace, time.Nanosecond, 0, say)
+	if got := frame(); !strings.HasPrefix(got, "taker+0x") || !strings.Contains(words+strings.Join(said, ""), "does the rest") || top() != "[thread taker]" {
+		t.Errorf("without time it is %s, words %q, said is %q, top %s", got, words, said, top())
 	}
 	said = nil
-	symbolize(context.Background(), trace, time.Minute, 10_000, true, say)
-	if got := frame(); !strings.HasPrefix(got, "taker+0x") || len(said) != 1 || !strings.Contains(said[0], "stays within --retain") {
-		t.Errorf("without room it is %s, said is %q", got, said)
+	words = symbolize(context.Background(), trace, time.Minute, 10_000, say)
+	if got := frame(); !strings.HasPrefix(got, "taker+0x") || !strings.Contains(words, "stays within --retain") || len(said) != 0 {
+		t.Errorf("without room it is %s, words %q, said is %q", got, words, said)
 	}
-	said = nil
-	symbolize(context.Background(), trace, time.Minute, 16<<20, false, say)
-	if got := frame(); got != source+":5:take" || len(said) != 0 {
-		t.Errorf("the frame is %s, said is %q", got, said)
+	words = symbolize(context.Background(), trace, time.Minute, 16<<20, say)
+	if got := frame(); got != source+":5:take" || words != "1 of 1 native frames have names" || len(said) != 0 || top() != got {
+		t.Errorf("the frame is %s, words %q, said is %q, top %s", got, words, said, top())
 	}
 	os.RemoveAll(trace)
-	said = nil
-	symbolize(context.Background(), trace, time.Minute, 0, false, say)
-	if len(said) != 1 || !strings.Contains(said[0], "gpuanalyze symbolize tries again") {
-		t.Errorf("without a trace is said %q", said)
+	words = symbolize(context.Background(), trace, time.Minute, 0, say)
+	if len(said) != 1 || !strings.Contains(said[0], "gpuanalyze symbolize tries again") || words != "" || top() != "[thread taker]" {
+		t.Errorf("without a trace is said %q, words %q, top %s", said, words, top())
 	}
 }
 
@@ -118,7 +120,7 @@ func TestSymbolizeStuck(t *testing.T) {
 				cancel(errors.New("somebody"))
 			}
 			var said []string
-			symbolize(ctx, trace, c.most, 0, true, func(s string) { said = append(said, s) })
+			symbolize(ctx, trace, c.most, 0, func(s string) { said = append(said, s) })
 			if len(said) != 1 || !strings.Contains(said[0], c.want) {
 				t.Errorf("said is %q", said)
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/recorder"
 )
@@ -29,8 +31,8 @@ func terminal(w io.Writer) bool {
 
 // words are the lines after a command, five at most: peak per device, out of
 // memory or not, the top holder, events and lost, where the trace is and what to
-// type next.
-func words(w io.Writer, path string, s recorder.Summary) {
+// type next. native, where not "", says what became of the native frames' names.
+func words(w io.Writer, path string, s recorder.Summary, native string) {
 	if len(s.Devices) == 0 {
 		fmt.Fprintln(w, "gpurec: no GPU memory was taken")
 	} else {
@@ -62,14 +64,47 @@ func words(w io.Writer, path string, s recorder.Summary) {
 		fmt.Fprintln(w, "gpurec: out of memory: no")
 	}
 	if s.TopSize > 0 {
-		fmt.Fprintf(w, "gpurec: top holder near the peak: %s, %s\n", printable(s.Top.String()), format.Bytes(s.TopSize))
+		fmt.Fprintf(w, "gpurec: top holder near the peak: %s, %s\n", printable(topHolder(path, s, native != "")), format.Bytes(s.TopSize))
 	}
 	kept := ""
 	if s.Since > 0 {
 		kept = fmt.Sprintf("; those since %s are kept", s.Since.Round(time.Microsecond))
 	}
+	if native != "" {
+		kept += "; " + native
+	}
 	fmt.Fprintf(w, "gpurec: %s events, %s lost%s\n", grouped(s.Stats.Events), grouped(s.Stats.Lost), kept)
 	fmt.Fprintf(w, "gpurec: trace %s; next: gpuanalyze %s %s\n", printable(path), next, printable(shellWord(path)))
+}
+
+// mostStacks is how large a part's table of stacks may be, in bytes, that is read
+// for one name, while somebody waits for the command to end.
+const mostStacks = 4 << 20
+
+// topHolder is what the top holder is called by. The recorder knows no names of
+// native frames, so where a stack has no others they are looked up in the trace.
+func topHolder(path string, s recorder.Summary, named bool) string {
+	name := s.Top.String()
+	if !named || s.Top.Kind != format.FrameThread {
+		return name
+	}
+	t, err := format.Open(path)
+	if err != nil {
+		return name
+	}
+	for _, p := range t.Parts() {
+		if fi, err := os.Stat(filepath.Join(p.Path(), "stacks.arrow")); err != nil || fi.Size() > mostStacks {
+			continue
+		}
+		defs := format.NewDefs()
+		if p.LoadDefs(defs) != nil {
+			continue
+		}
+		if f, ok := tree.OwnFrame(s.TopStack, defs); ok && f.Kind == format.FrameNative && f.Function != "" {
+			return f.String()
+		}
+	}
+	return name
 }
 
 // printable keeps what programs and people chose, names and paths, from doing
