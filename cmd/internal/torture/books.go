@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -163,7 +164,7 @@ func (a *account) against(rows, unfinished []format.Event, bound format.Time, f 
 		steps = append(steps, a.done[i].steps(i)...)
 	}
 	f.done += len(a.done)
-	missing, next := map[int]bool{}, 0
+	missing, late, next := map[int]bool{}, map[int]bool{}, 0 // calls: one may be several steps
 	for len(rows) > 0 {
 		at := slices.IndexFunc(steps[next:], func(s step) bool { return s.is(&rows[0]) })
 		if at < 0 {
@@ -181,11 +182,12 @@ func (a *account) against(rows, unfinished []format.Event, bound format.Time, f 
 			if f.oldest == 0 || end < f.oldest {
 				f.oldest = end
 			}
-			f.recorded--
+			late[s.call] = true
 		}
 	}
 	f.missing += len(missing)
-	f.recorded += len(a.done) - len(missing)
+	maps.Copy(late, missing)
+	f.recorded += len(a.done) - len(late)
 	if a.flight == nil {
 		if len(rows) > 0 || len(unfinished) > 0 {
 			return fmt.Errorf("%d events and %d unfinished calls beyond the last that was begun; the first is %s", len(rows), len(unfinished), name(append(rows, unfinished...)[0]))

@@ -48,6 +48,7 @@ func TestAgainst(t *testing.T) {
 		{"a failure is missing", without(6), math.MaxInt64, "not in the trace"},
 		{"the end is missing", good[:5], math.MaxInt64, "2 calls that are done are not in the trace"},
 		{"the end is missing, which is not owed", good[:5], 4, ""},
+		{"all of it is missing, which is not owed", nil, 0, ""},
 		{"the middle is missing, which is owed if its end is there", without(2), 0, "not in the trace"},
 		{"another order", append([]format.Event{good[1], good[0]}, good[2:]...), math.MaxInt64, "beyond the call in flight"},
 		{"another size", append([]format.Event{row(format.Alloc, 0x1000, 11)}, good[1:]...), math.MaxInt64, "beyond the call in flight"},
@@ -67,6 +68,9 @@ func TestAgainst(t *testing.T) {
 			f, err := l.against(tr, c.bound)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q; %+v", err, c.want, f)
+			}
+			if f.recorded < 0 || f.recorded+f.missing > f.done {
+				t.Errorf("of %d calls %d are in the trace and %d are not", f.done, f.recorded, f.missing)
 			}
 		})
 	}
