@@ -4,6 +4,7 @@
 // files.
 //
 //	symbols.go   Trace: the frames of a trace, module by module, and what they become
+//	lock_*.go    one at a time changes a trace in place
 //	expand.go    an inlined call as nodes of the stack trie
 //	find.go      which files are a module's; the build id decides
 //	afford.go    what a file may say of itself before it is believed

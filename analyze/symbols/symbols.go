@@ -76,6 +76,13 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 	if t.Alone() {
 		return nil, fmt.Errorf("symbolize %s: it is one part of a trace; name the trace", path)
 	}
+	if out == "" {
+		unlock, err := lock(t.Path())
+		if err != nil {
+			return nil, fmt.Errorf("symbolize %s: %w", path, err)
+		}
+		defer unlock()
+	}
 	b := &budget{ctx, opt.Stop}
 	defs, err := load(b, t)
 	if errors.Is(err, errStopped) {

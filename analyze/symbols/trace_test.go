@@ -250,6 +250,29 @@ func TestTrace(t *testing.T) {
 			t.Errorf("stopped once its tables are read: %v %v", r, err)
 		}
 	})
+	t.Run("while another does", func(t *testing.T) {
+		trace := recording(t, path, id, stacks...)
+		unlock, err := lock(trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := files(t, trace)
+		if _, err := Trace(context.Background(), trace, "", opt); err == nil || !strings.Contains(err.Error(), "another process") {
+			t.Errorf("the error is %v", err)
+		}
+		if !reflect.DeepEqual(files(t, trace), before) {
+			t.Error("it changed the trace")
+		}
+		out := filepath.Join(t.TempDir(), "named.gpurec")
+		if _, err := Trace(context.Background(), trace, out, opt); err != nil {
+			t.Errorf("a copy: %v", err)
+		}
+		unlock()
+		if _, err := Trace(context.Background(), trace, "", opt); err != nil {
+			t.Error(err)
+		}
+		check(t, trace)
+	})
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
