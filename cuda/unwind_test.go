@@ -123,6 +123,7 @@ func TestNativeStacks(t *testing.T) {
 		{"dlclose", nil, []string{"closing", one}, 1100},
 		{"twins", nil, []string{"twins", one, two}, 10},
 		{"copies forbidden", nil, []string{"forbid", "random", "100", "signals", "coroutine", "closing", one}, 100 + 8 + 5 + 1100},
+		{"copies kill", nil, []string{"kill", "random", "100", "signals", "coroutine", "closing", one}, 100 + 8 + 5 + 1100},
 		{"forks", nil, []string{"random", "20", "forks", "random", "20"}, 60},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -1,7 +1,8 @@
 /*
  * config.c - the environment, read once in the constructor: later the program
- * may be changing it on another thread, and getenv is not safe then. Nothing
- * else happens there; a process that never touches CUDA sees no more of us.
+ * may be changing it on another thread, and getenv is not safe then. Beside it
+ * only the loader is asked what the program is linked to; a process that never
+ * touches CUDA sees no more of us.
  */
 #include "hook.h"
 
@@ -39,7 +40,7 @@ static bool copy(char *to, size_t room, const char *from)
 	return true;
 }
 
-__attribute__((constructor)) static void read_environment(void)
+static void read_environment(void)
 {
 	struct config *c = &gpurec_config;
 	const char *socket = getenv(GPUREC_ENV_SOCKET);
@@ -75,6 +76,13 @@ __attribute__((constructor)) static void read_environment(void)
 			c->lane_size *= 2;
 	}
 	c->on = true;
+}
+
+/* Without a recorder too: PyTorch's reports are to go on. */
+__attribute__((constructor)) static void begin(void)
+{
+	read_environment();
+	gpurec_look_first();
 }
 
 void gpurec_say(const char *text)

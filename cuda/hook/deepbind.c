@@ -129,6 +129,7 @@ USED void *gpurec_opens(const char *name, int flags)
 	(void)name;
 	struct tls *tls = &gpurec_tls;
 	tls->opened = true;
+	tls->seen = false;
 	if (unlikely(flags & RTLD_DEEPBIND) && gpurec_config.on && tls->depth == 0 && tls->deep == 0) {
 		struct place p = {0};
 		dl_iterate_phdr(counts, &p);

@@ -19,6 +19,7 @@
 #include "hook.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 /* In glibc 2.34 these moved from libdl into libc under a new version. The old
  * version is in both, so that a hook built there runs on older systems. */
@@ -264,6 +265,43 @@ static void fill_second(const void *p)
 	__atomic_store_n(&gpurec_two, true, __ATOMIC_RELEASE);
 }
 
+/* Of a program that is linked to libcuda: another interposer behind us has all its calls, or libcuda itself. */
+static void fill_linked(void)
+{
+	for (unsigned i = 1; i <= HOOKED; i++)
+		set_once(&gpurec_real[0][i], gpurec_next(gpurec_hooked[i].symbol));
+}
+
+struct loaded {
+	bool driver, torch;
+};
+
+static int see(struct dl_phdr_info *info, size_t size, void *to)
+{
+	struct loaded *l = to;
+	const char *slash = strrchr(info->dlpi_name, '/'), *base = slash ? slash + 1 : info->dlpi_name;
+	(void)size;
+	l->driver = l->driver || strncmp(base, "libcuda.so", 10) == 0;
+	l->torch = l->torch || strncmp(base, "libc10.so", 9) == 0;
+	return 0;
+}
+
+/* What the program is linked to. An event must not ask the loader, which may hold
+ * its lock for another thread that waits for this one. */
+void gpurec_look_first(void)
+{
+	struct loaded l = {false, false};
+	gpurec_tls.depth++;
+	dl_iterate_phdr(see, &l);
+	if (l.driver) {
+		fill_linked();
+		fill();
+	}
+	if (l.torch)
+		gpurec_torch_find();
+	gpurec_tls.depth--;
+}
+
 void *gpurec_find_real(unsigned api, unsigned which)
 {
 	void **slot = &gpurec_real[which][api];
@@ -272,11 +310,10 @@ void *gpurec_find_real(unsigned api, unsigned which)
 		return p;
 	int err = errno;
 	gpurec_tls.depth++;
-	void *next = gpurec_next(gpurec_hooked[api].symbol); /* another interposer, or libcuda itself */
+	void *next = gpurec_next(gpurec_hooked[api].symbol);
 	set_once(slot, next);
-	/* A program that is linked to libcuda: other interposers have its other calls, too. */
-	for (unsigned i = 1; next != NULL && i <= HOOKED; i++)
-		set_once(&gpurec_real[0][i], gpurec_next(gpurec_hooked[i].symbol));
+	if (next != NULL)
+		fill_linked();
 	fill();
 	gpurec_tls.depth--;
 	errno = err;
@@ -338,7 +375,7 @@ static void *door(void *handle, const char *name)
 		return NULL;
 	void *p = gpurec_dlsym(handle, name);
 	if (p == NULL)
-		return NOTHING;
+		return NULL; /* and the real one says so in its own words */
 	if (is_front(p)) {
 		p = door_to_front(api, v2, p);
 		return p ? p : NOTHING;
@@ -350,9 +387,16 @@ static void *door(void *handle, const char *name)
 }
 
 /* The first look-up after a dlopen: there may be an interpreter, in a process that
- * has to do with us. */
+ * has to do with us, and PyTorch in any: its reports are to go on. */
 static void look_again(const char *name)
 {
+	struct loaded l = {false, false};
+	if (!gpurec_tls.seen) {
+		gpurec_tls.seen = true;
+		dl_iterate_phdr(see, &l);
+		if (l.torch)
+			gpurec_torch_find();
+	}
 	if (libcuda == NULL && (name == NULL || strncmp(name, "gpurec_", 7) != 0))
 		return;
 	gpurec_tls.opened = false;
@@ -381,8 +425,8 @@ EARLY void *gpurec_door(void *handle, const char *name)
 		if (note)
 			gpurec_note_unhooked(name);
 		/* What we look for besides, and do not find, is not what dlerror is to say. */
-		if (p != NULL && p != NOTHING)
-			gpurec_dlsym(handle, name);
+		if (p != NULL)
+			gpurec_dlsym(p == NOTHING ? RTLD_NEXT : handle, name);
 	}
 	errno = err;
 	return p;

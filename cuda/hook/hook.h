@@ -177,6 +177,7 @@ struct tls {
 	bool second;         /* in a call of the second libcuda */
 	bool apart;          /* one was opened in a namespace of its own */
 	bool opened;         /* a library was opened, and no name has been looked up since */
+	bool seen;           /* whether it is PyTorch's */
 };
 extern __thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
@@ -477,6 +478,9 @@ void *gpurec_dlopen(const char *name, int flags);
 bool gpurec_exported(const char *name);
 /* Our function for what a library's import of that name leads to, NULL where that is none of the real ones. */
 void *gpurec_front(const char *name, void *real);
+/* At the start: what the program is linked to. */
+void gpurec_look_first(void);
+
 /* Whether a driver has been opened. */
 bool gpurec_has_driver(void);
 

@@ -33,9 +33,6 @@ EXPORT oom_fn oom_dev __asm__(OOM_DEV) __attribute__((alias(OOM_2_X)));
 enum { DEVICE_CUDA = 1 };
 
 static void *real_report, *real_oom;
-static bool looked;     /* and found what there is */
-static uint32_t in_vain; /* looks, from here on only at powers of two */
-
 static void find(void **to, void *libc10, const char *const *names)
 {
 	void *p = NULL;
@@ -46,15 +43,15 @@ static void find(void **to, void *libc10, const char *const *names)
 }
 
 /* Python opens libc10.so without RTLD_GLOBAL, where RTLD_NEXT does not find it;
- * by its name a library that is there already is found wherever it lies. Done
- * when the driver is looked up, before any report: dlopen takes the loader's lock. */
+ * by its name a library that is there already is found wherever it lies. Done at
+ * the start and at look-ups, and never in a report: it takes the loader's lock,
+ * whose owner may be waiting for PyTorch's. */
 void gpurec_torch_find(void)
 {
 	static const char *const reports[] = {REPORT_2_X, REPORT_1_10, NULL};
 	static const char *const ooms[] = {OOM_2_X, OOM_1_13, OOM_DEV, NULL};
-	if (__atomic_load_n(&looked, __ATOMIC_ACQUIRE))
-		return;
-	void *libc10 = gpurec_dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+	static bool looked; /* and found what there is */
+	void *libc10 = __atomic_load_n(&looked, __ATOMIC_ACQUIRE) ? NULL : gpurec_dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
 	if (libc10 == NULL)
 		return;
 	find(&real_report, libc10, reports);
@@ -62,25 +59,7 @@ void gpurec_torch_find(void)
 	__atomic_store_n(&looked, true, __ATOMIC_RELEASE);
 }
 
-/* Loaded under another name, or linked into the program: a look costs 30 µs. */
-static void *look(void **which)
-{
-	if (!__atomic_load_n(&looked, __ATOMIC_ACQUIRE)) {
-		uint32_t n = __atomic_add_fetch(&in_vain, 1, __ATOMIC_RELAXED);
-		if ((n & (n - 1)) == 0) {
-			int err = errno;
-			gpurec_torch_find();
-			errno = err;
-		}
-	}
-	return __atomic_load_n(which, __ATOMIC_ACQUIRE);
-}
-
-static inline void *real(void **which)
-{
-	void *p = __atomic_load_n(which, __ATOMIC_ACQUIRE);
-	return likely(p != NULL) ? p : look(which);
-}
+static inline void *real(void **which) { return __atomic_load_n(which, __ATOMIC_ACQUIRE); }
 
 /* Inlined, so that what a kind decides is decided by the compiler. */
 static inline __attribute__((always_inline)) void record(unsigned kind, unsigned api, void *block, int64_t size, uint64_t allocated, uint64_t reserved, uint16_t device)

@@ -133,8 +133,6 @@ __attribute__((no_sanitize("address"))) static inline bool load(struct thread *t
 /* ---- steps -------------------------------------------------------------------------------- */
 
 /* rt_sigreturn's: registers as the kernel saved them. */
-enum { UC_BP = 120, UC_SP = 160, UC_PC = 168 };
-
 static bool step_signal(struct thread *t, const struct stack *s, struct frame *f)
 {
 	struct frame up;

@@ -87,6 +87,9 @@ enum rule_kind {
 	RULE_CODE,   /* no file's: perhaps a frame pointer */
 };
 
+/* Where a ucontext has the registers. */
+enum { UC_BP = 120, UC_SP = 160, UC_PC = 168 };
+
 #define RULE(kind, module, saved, loop, offset) \
 	((uint64_t)(kind) | (uint64_t)(module) << 3 | (uint64_t)(saved) << 15 | (uint64_t)(loop) << 27 | (uint64_t)(uint32_t)(offset) << 32)
 #define RULE_KIND(r) ((unsigned)(r)&7)

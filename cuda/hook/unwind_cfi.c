@@ -18,7 +18,6 @@
 enum { ABSOLUTE = 0x00, UDATA2 = 0x02, UDATA4 = 0x03, UDATA8 = 0x04, SDATA2 = 0x0a, SDATA4 = 0x0b, SDATA8 = 0x0c };
 enum { RELATIVE = 0x10, TABLE_RELATIVE = 0x30, OMITTED = 0xff, FORM = 0x0f, BASE = 0x70 };
 enum { REG_BP = 6, REG_SP = 7, REG_PC = 16 };
-enum { UCONTEXT_SP = 160 }; /* where a ucontext has it */
 
 /* ---- reading ---------------------------------------------------------------------- */
 
@@ -447,7 +446,7 @@ static bool is_jumps(uintptr_t at, uintptr_t end, uintptr_t pc, int64_t *offset)
 static bool is_kernels(const struct row *r)
 {
 	int64_t offset = 0;
-	return r->cfa_at != 0 && is_deref(r->cfa_at, r->cfa_end, REG_SP, &offset) && offset == UCONTEXT_SP;
+	return r->cfa_at != 0 && is_deref(r->cfa_at, r->cfa_end, REG_SP, &offset) && offset == UC_SP;
 }
 
 static bool is_bp(const struct place *p)
