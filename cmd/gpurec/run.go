@@ -26,8 +26,9 @@ children, into a directory that gpuanalyze reads. The command's output, signals
 and exit status are unchanged.
 
 The recording ends when the command has ended and all its children too, at most
-2 seconds after the command, or when gpurec is interrupted meanwhile. NVML is read from when a program first uses a device,
-or from 0.25 seconds on: what is over sooner and uses none does without.
+2 seconds after the command, or when gpurec is interrupted meanwhile. NVML is read
+from when a program first uses a device, or from 0.25 seconds on: what is over
+sooner and uses none does without.
 
 Exit: the command's own status, 128+signal for a signal; 127 the command is not
 there, 126 it cannot be run, 125 gpurec itself failed and the command was not
