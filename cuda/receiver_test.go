@@ -60,7 +60,7 @@ func newReceiver(t *testing.T) *receiver {
 		err = syscall.Bind(r.fd, &syscall.SockaddrUnix{Name: r.path})
 	}
 	if err == nil {
-		err = syscall.Listen(r.fd, 128)
+		err = syscall.Listen(r.fd, 4096) // as the recorder does
 	}
 	if err != nil {
 		t.Fatal(err)

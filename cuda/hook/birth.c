@@ -126,7 +126,7 @@ void gpurec_lane_mark(int err)
 	uint32_t pid = (uint32_t)syscall(SYS_getpid);
 	char path[sizeof gpurec_config.socket + 12], digits[12], text[12];
 	size_t n = strlen(gpurec_config.socket);
-	if (__atomic_exchange_n(&marked, err ? pid : 0, __ATOMIC_RELAXED) == (err ? pid : 0))
+	if (__atomic_exchange_n(&marked, err ? pid : 0, __ATOMIC_SEQ_CST) == pid && err != 0)
 		return;
 	memcpy(path, gpurec_config.socket, n);
 	path[n++] = '.';
@@ -306,13 +306,13 @@ static unsigned birth(struct thread *t, unsigned n, uint64_t capacity)
 		errno = err;
 		return 0;
 	}
-	if (__atomic_load_n(&marked, __ATOMIC_RELAXED) != 0)
-		gpurec_lane_mark(0);
 	gpurec_lane *lanes[GPUREC_MAX_LANES_A_FILE];
 	for (unsigned i = 0; i < n; i++)
 		lanes[i] = lane_of(t->file, i);
 	gpurec_lane_take(t, lanes[0]);
 	gpurec_missed(lanes[0]);
+	if (__atomic_load_n(&marked, __ATOMIC_RELAXED) != 0)
+		gpurec_lane_mark(0);
 	gpurec_lanes_spare(lanes + 1, n - 1);
 	return n;
 }

@@ -353,8 +353,12 @@ static void miss(void)
 /* What the recorder cannot know of a process without any lane. */
 static void absent(int why)
 {
-	if (!__atomic_load_n(&gpurec_off, __ATOMIC_RELAXED) && any_lane() == NULL)
-		gpurec_lane_mark(why);
+	if (__atomic_load_n(&gpurec_off, __ATOMIC_RELAXED) || any_lane() != NULL)
+		return;
+	gpurec_lane_mark(why);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (any_lane() != NULL) /* another thread's, that came meanwhile and may not have seen the mark */
+		gpurec_lane_mark(0);
 }
 
 /* A birth that failed is tried again at the first event 100 ms later. */
