@@ -53,7 +53,7 @@ var policy = []struct {
 	{"analyze/symbols", []string{"format"}, []string{"github.com/ianlancetaylor/demangle"}},
 	{"analyze/segments", []string{"analyze", "format", "format/live"}, nil},
 	{"analyze/...", []string{"analyze", "analyze/tree", "analyze/segments", "format", "format/live"}, nil}, // one answer never imports another
-	{"cmd/gpurec", []string{"recorder", "recorder/...", "cuda", "cuda/...", "format", "format/live", "analyze/symbols"}, []string{"github.com/spf13/pflag", "golang.org/x/sys/unix"}},
+	{"cmd/gpurec", []string{"recorder", "recorder/...", "cuda", "cuda/...", "format", "format/live", "analyze/symbols", "analyze/tree"}, []string{"github.com/spf13/pflag", "golang.org/x/sys/unix"}},
 	{"cmd/gpuanalyze", []string{"analyze", "analyze/...", "format", "format/live"}, []string{"github.com/spf13/pflag"}},
 	{"cmd/internal/torture", []string{"format", "format/live", "recorder/ring"}, nil}, // runs the commands as they are
 	{"cmd", nil, nil},
