@@ -232,6 +232,29 @@ static void fill_from(void *h, unsigned which)
 #undef FILL_ASKED
 }
 
+struct loaded {
+	bool driver, torch;
+};
+
+static int see(struct dl_phdr_info *info, size_t size, void *to)
+{
+	struct loaded *l = to;
+	const char *slash = strrchr(info->dlpi_name, '/'), *base = slash ? slash + 1 : info->dlpi_name;
+	(void)size;
+	l->driver = l->driver || strncmp(base, "libcuda.so", 10) == 0;
+	l->torch = l->torch || strncmp(base, "libc10.so", 9) == 0;
+	return 0;
+}
+
+/* PyTorch, if it is there: to ask the loader for what is not costs a search of every directory. */
+static void look_for_torch(void)
+{
+	struct loaded l = {false, false};
+	dl_iterate_phdr(see, &l);
+	if (l.torch)
+		gpurec_torch_find();
+}
+
 /* The first libcuda. Idempotent, so that two threads may do it at once; it calls
  * nothing of CUDA, whose initialisation from a look-up has dead-locked others. */
 static void fill(void)
@@ -245,7 +268,7 @@ static void fill(void)
 	libcuda = h;
 	fill_from(h, 0);
 	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
-	gpurec_torch_find();
+	look_for_torch();
 	gpurec_python_look();
 	gpurec_python_find();
 }
@@ -270,20 +293,6 @@ static void fill_linked(void)
 {
 	for (unsigned i = 1; i <= HOOKED; i++)
 		set_once(&gpurec_real[0][i], gpurec_next(gpurec_hooked[i].symbol));
-}
-
-struct loaded {
-	bool driver, torch;
-};
-
-static int see(struct dl_phdr_info *info, size_t size, void *to)
-{
-	struct loaded *l = to;
-	const char *slash = strrchr(info->dlpi_name, '/'), *base = slash ? slash + 1 : info->dlpi_name;
-	(void)size;
-	l->driver = l->driver || strncmp(base, "libcuda.so", 10) == 0;
-	l->torch = l->torch || strncmp(base, "libc10.so", 9) == 0;
-	return 0;
 }
 
 /* What the program is linked to. An event must not ask the loader, which may hold
@@ -390,12 +399,9 @@ static void *door(void *handle, const char *name)
  * has to do with us, and PyTorch in any: its reports are to go on. */
 static void look_again(const char *name)
 {
-	struct loaded l = {false, false};
 	if (!gpurec_tls.seen) {
 		gpurec_tls.seen = true;
-		dl_iterate_phdr(see, &l);
-		if (l.torch)
-			gpurec_torch_find();
+		look_for_torch();
 	}
 	if (libcuda == NULL && (name == NULL || strncmp(name, "gpurec_", 7) != 0))
 		return;

@@ -11,10 +11,11 @@
  * program may hold), and none of its reads can fault:
  *
  *   the stack        directly between the stack pointer and the thread's own
- *                    stack's end, where everything has been found mapped; of
+ *                    stack's end, where everything has been found readable; of
  *                    any other stack (a coroutine's, a signal's) copies
- *   modules' tables  copies, by process_vm_readv, and only for an address that
- *                    no thread has met before
+ *   modules' tables  copies, by process_vm_readv (module.c has what is done where
+ *                    a sandbox may forbid it), and only for an address that no
+ *                    thread has met before
  *
  * A stack ends where the tables say that it does. Where they say nothing that is
  * understood it is cut there, which its definition says.
