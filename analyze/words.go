@@ -65,3 +65,11 @@ func ParseBytes(s string) (int64, error) {
 	}
 	return int64(f * unit), nil
 }
+
+// Given is a number for JSON, nil where nobody said it.
+func Given(n int32) *int32 {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}

@@ -233,9 +233,30 @@ type Meta struct {
 	Status    *int      `json:"status,omitempty"` // the command's exit status
 	End       Time      `json:"end_monotonic,omitempty"`
 	Parts     int       `json:"parts,omitempty"`           // ever begun, written when the trace closes: a later part that is not there is missing
+	Jobs      []Job     `json:"jobs,omitempty"`            // written when the trace closes: places of processes in distributed jobs
 	Since     Time      `json:"since_monotonic,omitempty"` // where the oldest part begins that was kept; 0: the first of all
 	Stats     Stats     `json:"stats"`
 	APIs      APINames  `json:"apis,omitempty"` // that our list lacks; trace.json itself has all names
+}
+
+// A Job is a process's place in a distributed job besides its rank, as the
+// launcher put it into the environment; -1 and "" where it said nothing.
+type Job struct {
+	PID       int32  `json:"pid"`
+	StartTime uint64 `json:"start_time"` // both as in the table of processes
+	LocalRank int32  `json:"local_rank"`
+	WorldSize int32  `json:"world_size"`
+	ID        string `json:"id,omitempty"`
+}
+
+// JobOf is what trace.json says of a process.
+func (m Meta) JobOf(p *Process) (Job, bool) {
+	for _, j := range m.Jobs {
+		if j.PID == p.PID && j.StartTime == p.StartTime {
+			return j, true
+		}
+	}
+	return Job{}, false
 }
 
 // Stats is the recorder's own account, written when a trace closes.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -42,6 +43,12 @@ func (p *textParser) readMeta(a *args) error {
 			m.NVML = a.text()
 		case "no_samples":
 			m.NoSamples = a.text()
+		case "job":
+			j, err := parseJob(a.text())
+			if err != nil {
+				a.fail(fmt.Errorf("job: %w", err))
+			}
+			m.Jobs = append(m.Jobs, j)
 		case "parts":
 			m.Parts = int(a.int(32))
 		case "simulated":
@@ -217,4 +224,27 @@ func (p *textParser) readDef(what string, a *args) error {
 		p.put(func(d *Defs) { d.PutName(NameID(id), s) })
 	}
 	return a.end()
+}
+
+// parseJob reads "PID START LOCAL_RANK WORLD_SIZE ID"; the ID may be empty and may
+// have blanks.
+func parseJob(text string) (j Job, err error) {
+	words := strings.SplitN(text, " ", 5)
+	if len(words) < 5 {
+		return j, fmt.Errorf("%.40q is not PID START LOCAL_RANK WORLD_SIZE ID", text)
+	}
+	number := func(word string) int32 {
+		n, e := strconv.ParseInt(word, 10, 32)
+		if e != nil {
+			err = fmt.Errorf("%.40q is no number of 32 bits", word)
+		}
+		return int32(n)
+	}
+	j.PID, j.LocalRank, j.WorldSize, j.ID = number(words[0]), number(words[2]), number(words[3]), words[4]
+	start, e := strconv.ParseUint(words[1], 10, 64)
+	if e != nil {
+		err = fmt.Errorf("%.40q is no start time", words[1])
+	}
+	j.StartTime = start
+	return j, err
 }

@@ -472,7 +472,13 @@ func (d *drain) adopt(key processKey, n *newcomer) *process {
 	p := &process{key: key, pidfd: n.pidfd, status: format.Unknown, seen: min(format.Time(n.hello.Monotonic), ring.Now())}
 	p.row = format.Process{PID: key.pid, Parent: format.Unknown, StartTime: key.start, Image: key.image, Rank: format.Unknown,
 		Begin: format.Time(n.hello.Monotonic), End: format.Unknown, Status: format.Unknown}
-	describe(&p.row)
+	if job, ok := describe(&p.row); ok {
+		d.s.mu.Lock()
+		if len(d.s.jobs) < mostJobs {
+			d.s.jobs = append(d.s.jobs, job)
+		}
+		d.s.mu.Unlock()
+	}
 	if p.row.Command == "" { // gone already; a fork's other processes are the same program
 		for k, o := range d.processes {
 			if k.image == key.image && o.row.Command != "" {

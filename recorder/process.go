@@ -35,18 +35,21 @@ type process struct {
 
 // describe fills a process's row from /proc, as far as it can be trusted: a pid
 // whose start time is another's by now says nothing about ours.
-func describe(row *format.Process) {
+// It returns the process's place in a distributed job, where it has one.
+func describe(row *format.Process) (format.Job, bool) {
 	dir := "/proc/" + strconv.Itoa(int(row.PID))
 	parent, start, ok := readStat(dir)
 	if !ok || start != row.StartTime {
-		return
+		return format.Job{}, false
 	}
 	row.Parent = parent
 	if exe, err := os.Readlink(dir + "/exe"); err == nil {
 		row.Executable = valid(exe)
 	}
 	row.Command = valid(quoteArguments(readSome(dir+"/cmdline", 64<<10)))
-	row.Rank = rankOf(readSome(dir+"/environ", 1<<20))
+	environ := readSome(dir+"/environ", 1<<20)
+	row.Rank = rankOf(environ)
+	return jobOf(row, environ)
 }
 
 // running asks /proc whether a process still runs: not gone, not a zombie, and
@@ -125,10 +128,23 @@ func quoteArgument(a string) string {
 // and what is above may have one process for all that is below.
 var rankVariables = []string{"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}
 
+// What else launchers say, in the same order.
+var (
+	localRankVariables = []string{"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}
+	worldSizeVariables = []string{"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}
+	jobVariables       = []string{"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE"} // a cluster's own first
+)
+
+// mostJobs bounds what trace.json says of processes.
+const mostJobs = 1024
+
 // Rank is the rank that a launcher of distributed jobs gave a process with this
 // environment, Unknown where none did: torchrun, Open MPI, MPICH and its kin, Slurm.
-func Rank(lookup func(string) (string, bool)) int32 {
-	for _, name := range rankVariables {
+func Rank(lookup func(string) (string, bool)) int32 { return ordinalOf(lookup, rankVariables) }
+
+// ordinalOf is the first of the variables that is a number from 0 up.
+func ordinalOf(lookup func(string) (string, bool), names []string) int32 {
+	for _, name := range names {
 		value, ok := lookup(name)
 		if n, err := strconv.ParseInt(value, 10, 32); ok && err == nil && n >= 0 {
 			return int32(n)
@@ -138,15 +154,36 @@ func Rank(lookup func(string) (string, bool)) int32 {
 }
 
 // rankOf is Rank of an environment as /proc shows it.
-func rankOf(environ []byte) int32 {
-	return Rank(func(name string) (string, bool) {
+func rankOf(environ []byte) int32 { return Rank(variables(environ)) }
+
+// jobOf is what an environment says of a process's place in a job besides its
+// rank. Slurm names the job of every process on a node, also of those that are
+// none of its tasks: without a rank there is no place.
+func jobOf(p *format.Process, environ []byte) (format.Job, bool) {
+	if p.Rank < 0 {
+		return format.Job{}, false
+	}
+	lookup := variables(environ)
+	j := format.Job{PID: p.PID, StartTime: p.StartTime, LocalRank: ordinalOf(lookup, localRankVariables), WorldSize: ordinalOf(lookup, worldSizeVariables)}
+	for _, name := range jobVariables {
+		if value, ok := lookup(name); ok && value != "" && value != "none" { // torchrun's word for a run without one
+			j.ID = valid(value[:min(len(value), 256)])
+			break
+		}
+	}
+	return j, j.LocalRank >= 0 || j.WorldSize >= 0 || j.ID != ""
+}
+
+// variables looks up a name in an environment as /proc shows it.
+func variables(environ []byte) func(string) (string, bool) {
+	return func(name string) (string, bool) {
 		for _, v := range bytes.Split(environ, []byte{0}) {
 			if n, value, ok := bytes.Cut(v, []byte("=")); ok && string(n) == name {
 				return string(value), true
 			}
 		}
 		return "", false
-	})
+	}
 }
 
 // valid makes a text fit for a column of texts: UTF-8, whatever the program said.

@@ -33,3 +33,27 @@ func TestRank(t *testing.T) {
 		}
 	}
 }
+
+func TestJob(t *testing.T) {
+	for _, row := range []struct {
+		name, environ string
+		want          format.Job // but for whose it is
+	}{
+		{"torchrun", "RANK=3 LOCAL_RANK=1 WORLD_SIZE=8 TORCHELASTIC_RUN_ID=none", format.Job{LocalRank: 1, WorldSize: 8}},
+		{"torchrun in Slurm", "RANK=3 LOCAL_RANK=1 WORLD_SIZE=8 TORCHELASTIC_RUN_ID=x SLURM_JOB_ID=77 SLURM_LOCALID=0 SLURM_NTASKS=2", format.Job{LocalRank: 1, WorldSize: 8, ID: "77"}},
+		{"Open MPI", "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_SIZE=4 PMIX_NAMESPACE=a@b", format.Job{LocalRank: 0, WorldSize: 4, ID: "a@b"}},
+		{"MPICH", "PMI_RANK=6 PMI_SIZE=8", format.Job{LocalRank: -1, WorldSize: 8}},
+		{"a rank alone", "RANK=6", format.Job{}},
+		{"no rank", "LOCAL_RANK=1 WORLD_SIZE=8 SLURM_JOB_ID=77", format.Job{}},
+		{"words", "RANK=1 LOCAL_RANK=one WORLD_SIZE=-8 SLURM_JOB_ID=77", format.Job{LocalRank: -1, WorldSize: -1, ID: "77"}},
+	} {
+		environ := []byte(strings.ReplaceAll(row.environ, " ", "\x00"))
+		p := format.Process{PID: 7, StartTime: 9, Rank: rankOf(environ)}
+		if row.want != (format.Job{}) {
+			row.want.PID, row.want.StartTime = 7, 9
+		}
+		if got, ok := jobOf(&p, environ); got != row.want && ok || ok != (row.want != format.Job{}) {
+			t.Errorf("%s: %+v %v, want %+v", row.name, got, ok, row.want)
+		}
+	}
+}

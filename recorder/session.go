@@ -83,6 +83,7 @@ type Session struct {
 	mu       sync.Mutex
 	statuses map[int32]int32
 	reasons  []string // why there are no readings, or fewer
+	jobs     []format.Job
 
 	readings []*format.Reading // not yet fold's, under mu
 	sources  sync.WaitGroup

@@ -242,6 +242,7 @@ func (w *write) close(f func(*format.Meta)) error {
 			}
 			m.NoSamples += r
 		}
+		m.Jobs = s.jobs
 		s.mu.Unlock()
 		if f != nil {
 			f(m)

@@ -197,6 +197,9 @@ func (a *Answer) End(p *analyze.Pass) error {
 		if known && d.Rank >= 0 {
 			r.Rank = &d.Rank
 		}
+		if j, ok := p.Trace.Meta().JobOf(&d); ok && known {
+			r.LocalRank, r.WorldSize, r.Job = analyze.Given(j.LocalRank), analyze.Given(j.WorldSize), j.ID
+		}
 		r.PID, r.Trace, r.Host = d.PID, p.Trace.Path(), p.Trace.Meta().Host
 		if !p.Pooled(q.ID) && acquired.Count > 0 {
 			a.plain = append(a.plain, fmt.Sprint(d.PID))

@@ -27,6 +27,9 @@ type Rules struct {
 // A Rank is one process that took memory.
 type Rank struct {
 	Rank        *int32     `json:"rank,omitempty"`
+	LocalRank   *int32     `json:"local_rank,omitempty"`
+	WorldSize   *int32     `json:"world_size,omitempty"`
+	Job         string     `json:"job,omitempty"`
 	Trace       string     `json:"trace"`
 	Host        string     `json:"host,omitempty"`
 	PID         int32      `json:"pid"`

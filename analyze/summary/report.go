@@ -83,6 +83,9 @@ type Process struct {
 	PID       int32    `json:"pid"`
 	Parent    int32    `json:"parent"`
 	Rank      *int32   `json:"rank,omitempty"`
+	LocalRank *int32   `json:"local_rank,omitempty"`
+	WorldSize *int32   `json:"world_size,omitempty"`
+	Job       string   `json:"job,omitempty"`
 	Command   string   `json:"command"`
 	Begin     *int64   `json:"begin_ns,omitempty"`
 	End       *int64   `json:"end_ns,omitempty"`

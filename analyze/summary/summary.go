@@ -330,6 +330,9 @@ func (a *Answer) endProcess(p *analyze.Pass, id format.ProcessID, threads []*thr
 	if known && d.Rank >= 0 {
 		out.Rank = &d.Rank
 	}
+	if j, ok := p.Trace.Meta().JobOf(&d); ok && known {
+		out.LocalRank, out.WorldSize, out.Job = analyze.Given(j.LocalRank), analyze.Given(j.WorldSize), j.ID
+	}
 	if known && d.Begin >= 0 {
 		out.Begin = since(d.Begin)
 	}

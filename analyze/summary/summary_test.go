@@ -241,3 +241,25 @@ func TestCost(t *testing.T) {
 		})
 	}
 }
+
+// Where a process stands in a distributed job, as far as its launcher said.
+func TestJob(t *testing.T) {
+	const text = `gpurec 1
+meta job="10 5 1 8 77" job="11 6 -1 2 "
+device 0 uuid="GPU-0" total=1000
+process 1 pid=10 start_time=5 rank=3 command="a"
+process 2 pid=11 start_time=6 rank=1 command="b"
+process 3 pid=10 start_time=7 rank=4 command="c"
+part
+1 Alloc process=1 thread=1 api=cuMemAlloc_v2 device=0 address=0x1 size=1
+2 Alloc process=2 thread=2 api=cuMemAlloc_v2 device=0 address=0x1 size=1
+3 Alloc process=3 thread=3 api=cuMemAlloc_v2 device=0 address=0x1 size=1
+`
+	var out bytes.Buffer
+	ask(t, text, &analyze.Query{}).WriteText(&out)
+	for _, want := range []string{"process 10  rank 3 of 8, local rank 1, job 77  a\n", "process 11  rank 1 of 2  b\n", "process 10  rank 4  c\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+}

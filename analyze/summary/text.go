@@ -117,6 +117,15 @@ func (p *Process) write(w io.Writer) {
 	fmt.Fprintf(w, "\nprocess %d", p.PID)
 	if p.Rank != nil {
 		fmt.Fprintf(w, "  rank %d", *p.Rank)
+		if p.WorldSize != nil {
+			fmt.Fprintf(w, " of %d", *p.WorldSize)
+		}
+		if p.LocalRank != nil {
+			fmt.Fprintf(w, ", local rank %d", *p.LocalRank)
+		}
+		if p.Job != "" {
+			fmt.Fprintf(w, ", job %s", analyze.Short(p.Job))
+		}
 	}
 	fmt.Fprintf(w, "  %s\n", analyze.Short(p.Command))
 	begin, end, live := "?", "the end of the trace", "live at end    "
