@@ -157,9 +157,10 @@ static pid_t by_double_fork(int i)
 
 	if (pid == 0) {
 		setsid();
-		if (fork() == 0)
+		pid_t daemon = fork();
+		if (daemon == 0)
 			alone(&rows[i]);
-		_exit(0);
+		_exit(daemon < 0);
 	}
 	return pid;
 }
@@ -234,6 +235,22 @@ static int ready(int i, int doubled)
 	return atomic_load(&r->allocs) >= r->calls * doubled;
 }
 
+/* ended_early ends the program when a child that is waited for is no more: it
+ * would be waited for in vain, and nobody would know what it died of. */
+static void ended_early(int i, pid_t child)
+{
+	int daemon = kinds[rows[i].kind].begin == by_double_fork, pid = atomic_load(&rows[i].pid);
+	siginfo_t end = {0};
+
+	if (waitid(P_PID, (id_t)child, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0)
+		return;
+	if (daemon && end.si_code == CLD_EXITED && end.si_status == 0 && (pid == 0 || kill(pid, 0) == 0 || atomic_load(&rows[i].done)))
+		return; /* that was its parent */
+	fprintf(stderr, "forkstorm: child %d (%s) ended early, by %s %d, after %d allocs\n", i, kinds[rows[i].kind].name,
+		end.si_code == CLD_EXITED ? "exit status" : "signal", end.si_status, atomic_load(&rows[i].allocs));
+	exit(1);
+}
+
 int main(int argc, char **argv)
 {
 	int n = argc > 2 ? atoi(argv[2]) : 200, bad = 0;
@@ -269,12 +286,16 @@ int main(int argc, char **argv)
 		int daemon = kinds[r->kind].begin == by_double_fork, status = 0;
 
 		if (r->victim) {
-			while (!ready(i, kinds[r->kind].begin == by_exec ? 2 : 1))
+			while (!ready(i, kinds[r->kind].begin == by_exec ? 2 : 1)) {
+				ended_early(i, pids[i]);
 				nanosleep(&ms, NULL);
+			}
 			kill(atomic_load(&r->pid), SIGKILL);
 		}
-		while (daemon && !r->victim && !atomic_load(&r->done))
+		while (daemon && !r->victim && !atomic_load(&r->done)) {
+			ended_early(i, pids[i]);
 			nanosleep(&ms, NULL);
+		}
 		if (waitpid(pids[i], &status, 0) != pids[i])
 			bad = 1;
 		if (r->victim && !daemon ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL : status != 0)
