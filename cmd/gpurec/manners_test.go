@@ -216,7 +216,7 @@ func TestFirstProcess(t *testing.T) {
 // command does not heed, and after a while SIGKILL. What was recorded is there.
 func TestTermThenKill(t *testing.T) {
 	dir := t.TempDir()
-	c := gpurec(t, dir, "run", "--simulate-gpu=1", "-o", "t.gpurec", "--", "sh", "-c", `trap '' TERM; exec "$0" --log log --ms 100000 --pause 1000`, program(t, "ledger"))
+	c := gpurec(t, dir, "run", "--simulate-gpu=1", "-o", "t.gpurec", "--", "sh", "-c", `trap '' TERM; exec "$0" --log log --ms 100000 --pause 20000`, program(t, "ledger"))
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
