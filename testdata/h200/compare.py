@@ -23,6 +23,7 @@ NUMBERS = ("size", "requested", "allocated", "reserved", "device", "address", "o
 ASYNC = ("cuMemAllocAsync", "cuMemAllocAsync_ptsz", "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz")
 ARRAYS = ("cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate")
 ARRAY_FREES = ("cuArrayDestroy", "cuMipmappedArrayDestroy")
+RESERVES = ("pool.reserve", "graph.reserve")  # what gpurec asked a pool itself; traces of before have none
 PINNED = ("cuMemAllocHost_v2", "cuMemHostAlloc")
 
 
@@ -278,6 +279,7 @@ def flavours(trace, lines):
     layers = dict.fromkeys(ASYNC, "pool")
     classes = {**dict.fromkeys(ARRAYS, "array"), **dict.fromkeys(PINNED, "pinned")}
     classes.update(cuMemAllocManaged="managed", cuMemHostRegister_v2="registered")
+    reserve, asks = {}, False  # what the pools hold, by the trace
     slack = 0  # bytes the device holds beyond what is live: at most a granule an allocation
 
     def of(e):
@@ -287,9 +289,15 @@ def flavours(trace, lines):
     def on_device():
         return sum(s for layer, cls, s in live.values() if layer == "driver" and cls in ("device", "array"))
 
-    before = 0
+    before = reserved = owed = 0
     for e in trace:
         kind, k = e["kind"], key(e)
+        if e["api"] in RESERVES:
+            asks = True
+            reserve.pop(e["object"], None)
+            if kind == "Alloc":
+                reserve[e["object"]] = e["size"]
+            continue
         if kind == "Mark":
             if e["text"] == "start:0":
                 began, seen, before = True, [], on_device()
@@ -300,9 +308,14 @@ def flavours(trace, lines):
                 continue
             r = rows.pop(step)
             step += 1
-            now = on_device()
-            slack = explain(table, r, seen, now - before, slack, len(live))
-            before, seen = now, []
+            now, held = on_device(), sum(reserve.values())
+            change, moved = now - before, held - reserved
+            before, reserved = now, held
+            # What a pool of the program's own lets go of as the program waits for its
+            # stream is asked at that pool's next call.
+            late, owed = owed, owed + r["pool_reserved"] - moved if asks else 0
+            slack = explain(table, r, seen, change, slack, len(live), owed not in (0, late) and r["call"] != "cudaStreamSynchronize" and owed)
+            seen = []
         elif kind == "Alloc":
             live[k] = (*of(e), e["size"])
             seen.append((e, *of(e), e["size"]))
@@ -328,13 +341,18 @@ def flavours(trace, lines):
         elif kind == "Reset":
             for other in [o for o in live if o[0] == k[0]]:
                 del live[other]
+            reserved -= sum(reserve.values())
+            reserve.clear()
             seen.append((e, "driver", "reset", 0))
+    if owed:
+        table.fail("end", "the pools hold %d bytes by the program that are not in the trace" % owed)
     unseen(table, rows, lines)
     return table.print(("step", "call: events", "asked", "in trace", "taken = live + pool + rest: cause"))
 
 
-def explain(table, r, seen, change, slack, live):
-    """Adds the row of one step; returns the slack after it."""
+def explain(table, r, seen, change, slack, live, owed):
+    """Adds the row of one step; returns the slack after it. owed: bytes by which what
+    the pools hold differs from what the trace has of it, where it may not."""
     call, asked, cls = r["call"], r["asked"], r["class"]
     took = r["taken"]
     pool = r["pool_reserved"]
@@ -352,6 +370,8 @@ def explain(table, r, seen, change, slack, live):
         wrong.append("class is not %s" % cls)
     if r["status"] and not (len(seen) == 1 and seen[0][0]["kind"] == "AllocFailed" and seen[0][0]["status"]):
         wrong.append("the failure is not in the trace")
+    if owed:
+        wrong.append("%d bytes of the pools' reserve" % owed)
     if call == "cudaDeviceReset":
         # The question after the reset makes a new context; it may not be as large.
         cause = "everything came back; the new context differs by %d" % rest if not live else None
