@@ -72,6 +72,27 @@ func TestUnexportedAnswers(t *testing.T) {
 	}
 }
 
+// Of a CUDA that is newer than the hook a function may take other arguments: the
+// program gets the driver's own, and the trace says that it was looked up.
+func TestNewerThanKnown(t *testing.T) {
+	lanes, _ := guest(t, newReceiver(t), program{e: Environment{Simulator: oddDriver(t)}}, "start", "by-newer-proc")
+	names, got := map[uint64]string{}, []string{}
+	for _, r := range lanes[0].records {
+		switch r.Kind() {
+		case format.WireName:
+			d, s := r.Name()
+			names[d.Hash] = string(s)
+		case format.Unhooked:
+			got = append(got, names[r.Scope().Name])
+		case format.Alloc, format.Free:
+			got = append(got, r.Event().API.String())
+		}
+	}
+	if s := strings.Join(got, ", "); s != "cuMemAlloc, cuMemFree" {
+		t.Errorf("got %s", s)
+	}
+}
+
 // A process that dies inside a call leaves in its lane which one it was.
 func TestUnfinished(t *testing.T) {
 	r := newReceiver(t)

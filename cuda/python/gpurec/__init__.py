@@ -310,13 +310,17 @@ def max_memory(of: "Union[scope, GPUMemTrace]", curve: str = "used") -> int:
     while it was open, both ends included. What torch.cuda.max_memory_allocated
     says after a reset at the scope's begin, for any number of scopes at once and
     without one; it waits and raises as measure does. Where this process is not
-    recorded it warns and returns what NVML reads of the current device now."""
+    recorded it warns and returns what NVML reads of the current device now, 0 where
+    it reads none."""
     if active():
         return measure(of, curve).max
     import warnings
 
     from gpurec import _nvml
 
-    warnings.warn("max_memory: not recorded, this is NVML's used bytes of the device now, no peak", stacklevel=2)
     now = _nvml.memory()
-    return 0 if now is None else now.used
+    if now is None:
+        warnings.warn("max_memory: not recorded, and there is no NVML or no device to ask: 0 is no measurement", stacklevel=2)
+        return 0
+    warnings.warn("max_memory: not recorded, this is NVML's used bytes of the device now, no peak", stacklevel=2)
+    return now.used
