@@ -347,6 +347,8 @@ static void *allocating(void *seed)
 	for (int i = 0; i < 300 || !stop; i++)
 		if (i < 300)
 			any("others", static_cast<int>(roll(15)));
+		else
+			usleep(1000);
 	return nullptr;
 }
 
