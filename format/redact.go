@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,7 @@ import (
 //	                  elements, none of them whose home it is:
 //	                  /home/kim/bert/src/train.py is src/train.py, /home/kim/a.py a.py
 //	the host's name   nothing
+//	a job's name      nothing, as it may be made of the host's
 //	other texts       the same for the paths and the host in them: reasons, names
 //	                  of scopes and marks
 //
@@ -60,7 +62,7 @@ func (r *redactor) path(p string) string {
 		}
 		elements := strings.Split(strings.Trim(p, "/"), "/")
 		tail = strings.Join(elements[max(len(elements)-2, 0):], "/")
-		if len(elements) <= 2 { // /root/train.py: what is left would be all of it
+		if len(elements) <= 2 { // /srv/train.py: what is left would be all of it
 			tail = elements[len(elements)-1]
 		}
 	}
@@ -134,6 +136,10 @@ func (r *redactor) meta(m Meta) Meta {
 		m.Options = append(m.Options, o)
 	}
 	m.Host = ""
+	m.Jobs = slices.Clone(m.Jobs)
+	for i := range m.Jobs {
+		m.Jobs[i].ID = ""
+	}
 	m.Reason, m.NoSamples = r.text(m.Reason, paths), r.text(m.NoSamples, paths)
 	return m
 }

@@ -15,7 +15,7 @@ func TestRedactPaths(t *testing.T) {
 		{"/home/kim/env/lib/python3.12/site-packages/torch/nn/modules/module.py", "torch/nn/modules/module.py"},
 		{"/usr/lib/python3/dist-packages/numpy/core.py", "numpy/core.py"},
 		{"/home/kim/.pyenv/versions/3.12.1/lib/python3.12/threading.py", "python3.12/threading.py"},
-		{"/root/train.py", "train.py"},
+		{"/srv/train.py", "train.py"},
 		{"/train.py", "~2/train.py"},
 		{"train.py", "train.py"},
 		{"kim/src/train.py", "~3/src/train.py"},
@@ -39,7 +39,7 @@ func TestRedactPaths(t *testing.T) {
 // TestRedactMeta: what trace.json may show.
 func TestRedactMeta(t *testing.T) {
 	m := newRedactor("node17").meta(Meta{
-		Host: "node17", Command: []string{"/home/kim/bin/serve", "--token", "hunter2"},
+		Host: "node17", Jobs: []Job{{PID: 7, StartTime: 9, LocalRank: 1, WorldSize: 8, ID: "prterun-node17-4711@1"}}, Command: []string{"/home/kim/bin/serve", "--token", "hunter2"},
 		Options: []string{"-o", "kims.gpurec", "--retain=2GiB", "--output=/home/kim/x", "--stacks", "python", "-o/kim/y", "/home/kim/z", "-okim",
 			"-qo", "kims.gpurec", "-vokim", "--metrics", "node17:9400", "--metrics=node17:1", "--redact", "-q"},
 		Reason:    "the recording ended: write kim/t.gpurec/00000/events.arrow: no space left on device; node17 is full",
@@ -50,7 +50,7 @@ func TestRedactMeta(t *testing.T) {
 		"-qo", "…", "-vo…", "--metrics", "…", "--metrics=…", "--redact", "-q"}; !slices.Equal(m.Options, want) {
 		t.Errorf("options %q, want %q", m.Options, want)
 	}
-	all := strings.Join(append(append(m.Command, m.Options...), m.Host, m.Reason, m.NoSamples), " ")
+	all := strings.Join(append(append(m.Command, m.Options...), m.Host, m.Reason, m.NoSamples, m.Jobs[0].ID), " ")
 	for _, secret := range []string{"kim", "node17", "hunter2"} {
 		if strings.Contains(all, secret) {
 			t.Errorf("%s is left in %q", secret, all)
