@@ -132,7 +132,9 @@ func TestRetain(t *testing.T) {
 	if memory > warm+16<<20 {
 		t.Errorf("memory went from %d to %d bytes", warm, memory)
 	}
-	if first == 0 || first != r.meta.Parts-len(tr.Parts()) || len(tr.Parts()) < 3 {
+	// Where writing is late a part is up to a quarter of the bound, and as the last
+	// one closes its copy counts too (see partsOfSize): two are sure to be left.
+	if first == 0 || first != r.meta.Parts-len(tr.Parts()) || len(tr.Parts()) < 2 {
 		t.Errorf("parts from %d on, %d of %d", first, len(tr.Parts()), r.meta.Parts)
 	}
 	if r.meta.Stats.Events < uint64(events) || r.meta.Stats.Lost > 0 {
