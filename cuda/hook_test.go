@@ -365,6 +365,18 @@ func TestAsks(t *testing.T) {
 	}
 }
 
+// A question that finds no lane is no lost event; a scope's end that asks is one.
+func TestAsksWithoutLane(t *testing.T) {
+	lanes, _ := guest(t, newReceiver(t), program{}, "start", "ask-without")
+	var dropped uint64
+	for _, l := range lanes {
+		dropped += l.dropped
+	}
+	if dropped != 1 || count(all(lanes), format.Alloc) != 1 {
+		t.Errorf("%d dropped, want 1 of the one scope's end; %d allocs", dropped, count(all(lanes), format.Alloc))
+	}
+}
+
 // Nobody reads: the program goes on after 100 ms, its signal's handler may ask
 // meanwhile, and a child that it forks has no lane any more.
 func TestAsksInVain(t *testing.T) {

@@ -45,6 +45,49 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
+// What a signal does to a call that runs in the driver. Of a call that is left by
+// longjmp nobody can know what it did: it is counted, and the thread is recorded
+// on. So it is where a handler changes to a coroutine; the call that comes back
+// from there is not told twice.
+func TestInTheDriver(t *testing.T) {
+	for _, row := range []struct {
+		word                 string
+		pairs, managed, mark int // that are there
+		dropped              uint64
+	}{
+		{"jump", 100, 0, 100, 100},
+		{"above", 0, 10, 0, 10}, // the handler's mark is counted, the call told
+		{"coroutine", 20, 0, 0, 10},
+	} {
+		t.Run(row.word, func(t *testing.T) {
+			p := program{args: []string{cc(t, "interrupted", "testdata/interrupted.c", "-ldl", "-lpthread", "-rdynamic"), row.word},
+				env: []string{"GPUREC_SIM_FAIL=cuMemAllocManaged+1"}}
+			lanes, _ := p.run(t, newReceiver(t))
+			var pairs, managed, marks int
+			var dropped uint64
+			for _, l := range lanes {
+				for _, r := range l.events() {
+					switch {
+					case r.Kind() == format.Mark:
+						marks++
+					case r.Kind() == format.Alloc && r.Event().Class == format.ClassManaged:
+						managed++
+					case r.Kind() == format.Alloc:
+						pairs++
+					}
+				}
+				dropped += l.dropped
+				if l.inCall {
+					t.Error("a call that was left is told as unfinished")
+				}
+			}
+			if pairs != row.pairs || managed != row.managed || marks != row.mark || dropped != row.dropped {
+				t.Errorf("%d pairs, %d managed, %d marks, %d dropped, want %+v", pairs, managed, marks, dropped, row)
+			}
+		})
+	}
+}
+
 // A kernel that wipes no page on fork, such as gVisor's: children are told by
 // their pid. Their first events come from two threads at once.
 func TestForkUnwiped(t *testing.T) {

@@ -123,7 +123,7 @@ EXPORT int gpurec_scope_ask(uint64_t id, int how, const char *subcontext, gpurec
 		return GPUREC_NOT_RECORDED;
 	if (how < 0 || how >= (int)sizeof kinds)
 		return GPUREC_UNKNOWN_SCOPE;
-	struct thread *t = gpurec_enter();
+	struct thread *t = gpurec_enter_as(kinds[how] != GPUREC_WIRE_ASK);
 	if (t == NULL)
 		return gpurec_active() ? GPUREC_NO_ROOM : GPUREC_NO_RECORDER;
 	int err = errno;

@@ -78,7 +78,8 @@ struct requirements {
  * of deferred arrays only, and those take nothing yet. Else the estimate stands. */
 static void array_took(struct call *c, CUresult status, void *const *out, bool mipmapped)
 {
-	c->err = errno;
+	if (!call_back(c))
+		return;
 	if (status == SUCCESS)
 		c->r.e.b = (uintptr_t)*out;
 	if (status == SUCCESS && c->r.e.size > 0) {

@@ -9,7 +9,7 @@
 bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size)
 {
 	int err = errno;
-	struct thread *t = gpurec_tls.depth > 0 ? NULL : gpurec_enter(); /* the driver's own call inside another is no event */
+	struct thread *t = gpurec_tls.depth > 0 && !gpurec_jumped(c) ? NULL : gpurec_enter(); /* the driver's own call inside another is no event */
 	if (t == NULL)
 		return false;
 	const struct hooked *h = &gpurec_hooked[api];
@@ -49,6 +49,18 @@ static void starts(struct call *c, uint64_t now)
 	c->start = now;
 	__atomic_store_n(&c->t->lane->call.since, now, __ATOMIC_RELEASE);
 	errno = c->err;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	gpurec_tls.flight = (uintptr_t)c;
+}
+
+bool call_back(struct call *c)
+{
+	bool mine = gpurec_tls.flight == (uintptr_t)c;
+	if (likely(mine))
+		gpurec_tls.flight = 0;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	c->err = errno;
+	return mine;
 }
 
 /* Just before a real call that takes memory. */
@@ -95,14 +107,16 @@ void call_tell(struct call *c, CUresult status)
 
 void call_took(struct call *c, CUresult status)
 {
-	c->err = errno;
+	if (!call_back(c))
+		return;
 	call_tell(c, status);
 	call_end(c);
 }
 
 void call_refer(struct call *c, CUresult status)
 {
-	c->err = errno;
+	if (!call_back(c))
+		return;
 	if (status == SUCCESS)
 		call_tell(c, status);
 	call_end(c);
@@ -119,7 +133,8 @@ void call_give(struct call *c)
 /* After it. At exit the driver is gone before PyTorch frees: nothing is live then. */
 void call_gave(struct call *c, CUresult status)
 {
-	c->err = errno;
+	if (!call_back(c))
+		return;
 	uint64_t duration = gpurec_now() - c->start;
 	bool failed = status != SUCCESS && status != DEINITIALIZED;
 	if ((failed || duration > FREE_DONE_NS) && gpurec_still(c->t)) {

@@ -49,8 +49,9 @@ struct call {
 bool call_begin(struct call *c, unsigned api, uint64_t address, int64_t size);
 void call_go(struct call *c);                  /* just before a real call that takes memory */
 void call_took(struct call *c, CUresult status); /* after it: r.e.address, r.e.b (the handle) and r.e.size are set */
-void call_tell(struct call *c, CUresult status); /* took, where more follows: c->err is set before, call_end comes after */
+void call_tell(struct call *c, CUresult status); /* took, where more follows: call_back comes before, call_end after */
 void call_refer(struct call *c, CUresult status); /* took, of what refers to memory that is counted elsewhere: refused, it is no event */
+bool call_back(struct call *c);                /* just after either; false: the call is not the thread's any more, see gpurec_jumped */
 void call_give(struct call *c);                /* before a real call that gives memory back */
 void call_gave(struct call *c, CUresult status); /* after it */
 void call_end(struct call *c);                 /* instead of took and gave, where there is no event */

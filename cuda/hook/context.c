@@ -51,7 +51,8 @@ static CUresult primary_release(unsigned api, CUresult (*real)(CUdevice), CUdevi
 		return real(device);
 	call_go(&c);
 	CUresult status = real(device);
-	c.err = errno;
+	if (!call_back(&c))
+		return status;
 	if (status == SUCCESS && gpurec_still(c.t) && !active(device))
 		reset(&c, device);
 	call_end(&c);
@@ -73,7 +74,8 @@ static CUresult green_destroy(unsigned api, CUresult (*real)(void *), void *gree
 			before |= 1ull << d;
 	call_go(&c);
 	CUresult status = real(green);
-	c.err = errno;
+	if (!call_back(&c))
+		return status;
 	for (unsigned d = 0; d < 64 && status == SUCCESS && gpurec_still(c.t); d++)
 		if (before >> d & 1 && !active((CUdevice)d))
 			reset(&c, (CUdevice)d);
@@ -109,7 +111,8 @@ static CUresult ctx_detach(unsigned api, CUresult (*real)(void *), void *ctx)
 	call_where(&c);
 	call_go(&c);
 	CUresult status = real(ctx);
-	c.err = errno;
+	if (!call_back(&c))
+		return status;
 	if (status == SUCCESS && gpurec_still(c.t) && c.r.c.cuctx == (uintptr_t)ctx && gpurec_asked.cuCtxGetCurrent &&
 	    gpurec_asked.cuCtxGetCurrent(&current) == SUCCESS && current != ctx) {
 		c.r.e.a = -1;

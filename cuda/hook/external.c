@@ -173,7 +173,8 @@ static CUresult graphics(unsigned api, CUresult (*real)(unsigned, void **, void 
 		return real(count, resources, stream);
 	call_go(&c);
 	CUresult status = real(count, resources, stream);
-	c.err = errno;
+	if (!call_back(&c))
+		return status;
 	c.r.c.stream = (uintptr_t)stream;
 	for (unsigned i = 0; status == SUCCESS && i < count; i++) {
 		c.r.e.b = (uintptr_t)resources[i];

@@ -30,7 +30,8 @@ enum { NODE_MEM_ALLOC = 10, NODE_MEM_FREE = 11, LOCATION_DEVICE = 1 };
 
 static void took_node(struct call *c, CUresult status, const struct alloc_params *p)
 {
-	c->err = errno;
+	if (!call_back(c))
+		return;
 	c->r.e.kind = GPUREC_KIND_ALLOC;
 	call_written_down(c);
 	if (status == SUCCESS)

@@ -170,6 +170,7 @@ struct tls {
 	struct thread *self;
 	uint32_t generation; /* of self: another one's block may be gone */
 	uint32_t depth;      /* >0: inside the hook or inside a real call: be silent */
+	uintptr_t flight;    /* where on the stack the call stands whose real function runs; 0: none does */
 	uint32_t pool;       /* open gpurec_pool_enter */
 	uint64_t retry;      /* no block before this time */
 	uint32_t deep;       /* a library was opened with RTLD_DEEPBIND, when there were so many; 0: none */
@@ -185,26 +186,33 @@ extern __thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), 
 extern const uint32_t *gpurec_generation;
 extern bool gpurec_off; /* no recorder: for good */
 
-struct thread *gpurec_enter_slow(void);
+/* Whether the call in flight was left by a longjmp, as frame shows, an address in
+ * a frame that is there now. Then the thread is as if it had returned. */
+bool gpurec_jumped(const void *frame);
+
+struct thread *gpurec_enter_slow(bool event);
 
 /*
  * Every event begins with gpurec_enter and ends with gpurec_leave; in between
  * errno stays as it is. NULL: this is not to be recorded: off, or lost and
- * counted, for there is no lane or a signal's handler came between the two.
+ * counted, for there is no lane or a signal's handler came between the two. A
+ * question is no event, and none is lost with it.
  */
-static inline struct thread *gpurec_enter(void)
+static inline struct thread *gpurec_enter_as(bool event)
 {
 	struct tls *tls = &gpurec_tls;
 	struct thread *t = tls->self;
 	if (unlikely(t == NULL || tls->depth != 0 || tls->generation != __atomic_load_n(__atomic_load_n(&gpurec_generation, __ATOMIC_RELAXED), __ATOMIC_ACQUIRE) ||
 	             __atomic_load_n(&gpurec_off, __ATOMIC_RELAXED) || t->lane == NULL ||
 	             t->epoch != __atomic_load_n(&t->lane->epoch, __ATOMIC_RELAXED)))
-		return gpurec_enter_slow();
+		return gpurec_enter_slow(event);
 	tls->depth = 1;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	t->ndefs = 0;
 	return t;
 }
+
+static inline struct thread *gpurec_enter(void) { return gpurec_enter_as(true); }
 
 static inline void gpurec_leave(void)
 {

@@ -248,7 +248,8 @@ static void place(struct call *c, const struct pool *p)
 static CUresult took_block(struct call *c, CUresult status, const CUdeviceptr *out)
 {
 	struct pool *p = NULL;
-	c->err = errno;
+	if (!call_back(c))
+		return status;
 	c->r.e.address = status == SUCCESS ? *out : 0;
 	bool captured = c->r.e.flags & GPUREC_FLAG_CAPTURED;
 	if (status == SUCCESS && !captured && (p = placed(c, *out)) != NULL)

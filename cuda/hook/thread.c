@@ -20,6 +20,7 @@
 #include "hook.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -170,6 +171,7 @@ static void thread_ends(void *unused)
 	(void)unused;
 	struct thread *t = gpurec_tls.self;
 	gpurec_tls.depth = gpurec_tls.pool = 0;
+	gpurec_tls.flight = 0;
 	if (t == NULL || gpurec_tls.generation != generation())
 		return;
 	gpurec_tls.self = NULL;
@@ -373,14 +375,47 @@ static bool born(struct thread *t)
 	return false;
 }
 
-struct thread *gpurec_enter_slow(void)
+/*
+ * A call in flight that a signal's handler left by longjmp never comes back, and
+ * the thread would be silent for good. It is seen by the stack: below a call
+ * that runs there are only its own callees and handlers that interrupt it, so
+ * that who stands where it stood or above comes after it. Not so on a handler's
+ * own stack, which may lie anywhere, nor on a coroutine's that a handler changes
+ * to. The one can be asked about (sandboxes allow it: runtimes do it in each
+ * thread); the other is taken for a longjmp, and a call that then does come back
+ * finds that it is none of the thread's any more (see call_back). For that,
+ * nothing of the hook's may be half done, so this is only of what runs in the
+ * driver: a longjmp out of the hook's own microseconds leaves the thread silent,
+ * each event counted. Of two libcudas it is not known which one it was in.
+ */
+bool gpurec_jumped(const void *frame)
+{
+	struct thread *t = gpurec_tls.self;
+	if (gpurec_tls.flight == 0 || (uintptr_t)frame < gpurec_tls.flight || gpurec_two || t == NULL)
+		return false;
+	stack_t own;
+	int err = errno;
+	bool here = syscall(SYS_sigaltstack, NULL, &own) == 0 && !(own.ss_flags & SS_ONSTACK);
+	errno = err;
+	if (!here)
+		return false;
+	gpurec_tls.depth = 0;
+	gpurec_tls.flight = 0;
+	if (gpurec_still(t)) {
+		__atomic_store_n(&t->lane->call.since, 0, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&t->lane->dropped, 1, __ATOMIC_RELAXED); /* what the call did */
+	}
+	return true;
+}
+
+struct thread *gpurec_enter_slow(bool event)
 {
 	if (!gpurec_config.on || __atomic_load_n(&gpurec_off, __ATOMIC_RELAXED))
 		return NULL;
-	if (gpurec_tls.depth > 0) {
-		/* In a signal's handler, or after a longjmp out of one: there may be half
-		 * an event in the ring. */
-		miss();
+	if (gpurec_tls.depth > 0 && !gpurec_jumped(__builtin_frame_address(0))) {
+		/* In a signal's handler: there may be half an event in the ring. */
+		if (event)
+			miss();
 		return NULL;
 	}
 	gpurec_tls.depth++;
@@ -390,7 +425,8 @@ struct thread *gpurec_enter_slow(void)
 	if (t == NULL || (t->lane == NULL && !born(t))) {
 		if (t == NULL)
 			absent(ENOMEM);
-		miss();
+		if (event)
+			miss();
 		gpurec_leave();
 		t = NULL;
 	} else {

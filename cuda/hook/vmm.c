@@ -235,8 +235,9 @@ static CUresult map_array(unsigned api, CUresult (*real)(struct map_info *, unsi
 		return real(list, count, stream);
 	call_go(&c);
 	CUresult status = real(list, count, stream);
+	if (!call_back(&c))
+		return status;
 	c.r.c.stream = (uintptr_t)stream;
-	c.err = errno;
 	for (unsigned i = 0; status == SUCCESS && i < count; i++) {
 		uint64_t place = gpurec_text_hash(list[i].part, sizeof list[i].part, list[i].part_type) >> 1;
 		c.r.e.address = place; /* which extent or piece it is: a number that stands for it */

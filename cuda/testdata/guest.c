@@ -402,6 +402,24 @@ static void while_waiting(int signal)
 		mark_("child"); /* its first event gives its parent's lanes back */
 }
 
+/* No lane is to be had for a while, and only questions are asked then. */
+static void ask_without(void)
+{
+	struct rlimit l;
+	gpurec_measures m;
+	CHECK(getrlimit(RLIMIT_NOFILE, &l) == 0);
+	rlim_t was = l.rlim_cur;
+	l.rlim_cur = 3;
+	CHECK(setrlimit(RLIMIT_NOFILE, &l) == 0);
+	for (int i = 0; i < 3; i++)
+		CHECK(asked(7, GPUREC_ASK_ONLY, NULL, &m) == GPUREC_NO_ROOM);
+	CHECK(asked(7, GPUREC_ASK_END, NULL, &m) == GPUREC_NO_ROOM); /* an event: lost */
+	l.rlim_cur = was;
+	CHECK(setrlimit(RLIMIT_NOFILE, &l) == 0);
+	usleep(100000); /* until a birth is tried again */
+	pair();
+}
+
 static void ask_in_vain(void)
 {
 	gpurec_measures m;
@@ -546,7 +564,7 @@ int main(int argc, char **argv)
 	} all[] = {
 		{"start", start}, {"pair", pair}, {"errno", errno_kept}, {"descriptors", no_descriptor_stays}, {"file-limit", file_limit},
 		{"file-limit-passes", file_limit_passes}, {"no-descriptors", no_descriptors}, {"dlsym", dlsym_kept}, {"no-driver", no_driver}, {"threads", threads}, {"crowd", crowd}, {"file-limit-of-one", file_limit_of_one}, {"dawn", dawn}, {"stay", stay}, {"laps", laps},
-		{"forks", forks}, {"forks-of-a-crowd", forks_of_a_crowd}, {"full", full}, {"api", api}, {"ask", ask}, {"ask-in-vain", ask_in_vain}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
+		{"forks", forks}, {"forks-of-a-crowd", forks_of_a_crowd}, {"full", full}, {"api", api}, {"ask", ask}, {"ask-without", ask_without}, {"ask-in-vain", ask_in_vain}, {"inert", inert}, {"unhooked", unhooked}, {"hang", hang}, {"capture", capture},
 		{"locations", locations}, {"contexts", contexts}, {"by-proc", by_proc}, {"by-newer-proc", by_newer_proc}, {"never-returns", never_returns}, {"twice", twice},
 	};
 #define LOOK_UP(name) name##_ = (__typeof__(name##_))sym(RTLD_DEFAULT, "gpurec_" #name);
