@@ -35,8 +35,8 @@ func TestDeepbind(t *testing.T) {
 		note   string
 	}{
 		{"as usual", []string{"plain"}, false, "main", 20, ""},
-		{"deep", []string{"deep"}, false, "library", 0, " (RTLD_DEEPBIND)"},
-		{"deep, bound late", []string{"deep", "lazy"}, false, "library", 0, " (RTLD_DEEPBIND)"},
+		{"deep", []string{"deep"}, false, "library", 0, format.Deepbound},
+		{"deep, bound late", []string{"deep", "lazy"}, false, "library", 0, format.Deepbound},
 		{"deep, asked for", []string{"deep"}, true, "library", 20, ""},
 		{"deep, bound late, asked for", []string{"deep", "lazy"}, true, "library", 20, ""},
 		{"as usual, asked for", []string{"plain"}, true, "main", 20, ""},

@@ -227,6 +227,7 @@ type Meta struct {
 	Driver    string    `json:"driver,omitempty"`
 	NVML      string    `json:"nvml,omitempty"`       // version
 	NoSamples string    `json:"no_samples,omitempty"` // why there are none, or none of some devices any more
+	Notes     []string  `json:"notes,omitempty"`      // what else a reader of it should know, a sentence each
 	Simulated bool      `json:"simulated,omitempty"`  // the GPU was the project's own
 	Ending    Ending    `json:"ending,omitempty"`
 	Reason    string    `json:"reason,omitempty"` // why it is failed or partial, in words

@@ -140,6 +140,10 @@ func (r *redactor) meta(m Meta) Meta {
 	for i := range m.Jobs {
 		m.Jobs[i].ID = ""
 	}
+	m.Notes = slices.Clone(m.Notes)
+	for i := range m.Notes {
+		m.Notes[i] = r.text(m.Notes[i], paths)
+	}
 	m.Reason, m.NoSamples = r.text(m.Reason, paths), r.text(m.NoSamples, paths)
 	return m
 }

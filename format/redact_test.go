@@ -44,13 +44,14 @@ func TestRedactMeta(t *testing.T) {
 			"-qo", "kims.gpurec", "-vokim", "--metrics", "node17:9400", "--metrics=node17:1", "--redact", "-q"},
 		Reason:    "the recording ended: write kim/t.gpurec/00000/events.arrow: no space left on device; node17 is full",
 		NoSamples: "nvml: load /home/kim/lib/libnvidia-ml.so.1",
+		Notes:     []string{"the environment has what /home/kim/env set on node17"},
 		Driver:    "580.1",
 	})
 	if want := []string{"-o", "…", "--retain=2GiB", "--output=…", "--stacks", "python", "-o…", "…", "-o…",
 		"-qo", "…", "-vo…", "--metrics", "…", "--metrics=…", "--redact", "-q"}; !slices.Equal(m.Options, want) {
 		t.Errorf("options %q, want %q", m.Options, want)
 	}
-	all := strings.Join(append(append(m.Command, m.Options...), m.Host, m.Reason, m.NoSamples, m.Jobs[0].ID), " ")
+	all := strings.Join(append(append(m.Command, m.Options...), m.Host, m.Reason, m.NoSamples, m.Notes[0], m.Jobs[0].ID), " ")
 	for _, secret := range []string{"kim", "node17", "hunter2"} {
 		if strings.Contains(all, secret) {
 			t.Errorf("%s is left in %q", secret, all)

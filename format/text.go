@@ -196,6 +196,9 @@ func appendMetaText(b []byte, m *Meta) []byte {
 	l.text("driver", m.Driver)
 	l.text("nvml", m.NVML)
 	l.text("no_samples", m.NoSamples)
+	for _, n := range m.Notes {
+		l.text("note", n)
+	}
 	for _, j := range m.Jobs {
 		l.text("job", fmt.Sprintf("%d %d %d %d %s", j.PID, j.StartTime, j.LocalRank, j.WorldSize, j.ID))
 	}

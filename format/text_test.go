@@ -14,7 +14,7 @@ import (
 
 // twin is a canonical text: read and written it is the same.
 const twin = `gpurec 1
-meta trace_id="t" tool="gpurec 1" host="h" command="python" command="" command="a b" option="--stacks=both" start=2026-11-30T10:00:00.5+02:00 start_monotonic=1000 start_tsc=18446744073709551615 driver="550" nvml="no library" job="7 9 1 8 a b" job="8 18446744073709551615 -1 -1 " simulated=true ending="failed" reason="disk \"full\"" status=-1 end_monotonic=9 events=1 lost=2 closed_lanes=3 late=4 unresolved=5 lanes=6 cpu_ns=7
+meta trace_id="t" tool="gpurec 1" host="h" command="python" command="" command="a b" option="--stacks=both" start=2026-11-30T10:00:00.5+02:00 start_monotonic=1000 start_tsc=18446744073709551615 driver="550" nvml="no library" note="first, \"quoted\"" note="second" job="7 9 1 8 a b" job="8 18446744073709551615 -1 -1 " simulated=true ending="failed" reason="disk \"full\"" status=-1 end_monotonic=9 events=1 lost=2 closed_lanes=3 late=4 unresolved=5 lanes=6 cpu_ns=7
 device 0 uuid="GPU-0" name="H200" total=150754820096 nvml=0
 device 7
 process 1 pid=4711 parent=1 start_time=99 image=0xffffffffffffffff begin=0 end=10 status=0 rank=3 executable="/usr/bin/python" command="python train.py" python="3.12"

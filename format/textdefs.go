@@ -43,6 +43,8 @@ func (p *textParser) readMeta(a *args) error {
 			m.NVML = a.text()
 		case "no_samples":
 			m.NoSamples = a.text()
+		case "note":
+			m.Notes = append(m.Notes, a.text())
 		case "job":
 			j, err := parseJob(a.text())
 			if err != nil {

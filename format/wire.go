@@ -266,6 +266,10 @@ type WireHello struct {
 	Spare     uint32
 }
 
+// Deepbound ends the name of an Unhooked that is a library opened with RTLD_DEEPBIND,
+// cuda/hook/deepbind.c.
+const Deepbound = " (RTLD_DEEPBIND)"
+
 // Environment variables: how gpurec speaks to the hook in a traced process.
 // Only GPUREC_ names, LD_PRELOAD, NVTX_INJECTION64_PATH and PYTHONPATH are set,
 // and with a simulated GPU LD_LIBRARY_PATH.

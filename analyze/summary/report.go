@@ -59,6 +59,7 @@ type Count struct {
 type Unhooked struct {
 	Symbol  string `json:"symbol"`
 	Lookups int64  `json:"lookups"`
+	Remedy  string `json:"remedy,omitempty"` // how it is recorded, where it can be
 }
 
 // A Peak is the highest value of a curve.

@@ -14,6 +14,7 @@ package summary
 import (
 	"math"
 	"sort"
+	"strings"
 
 	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
@@ -242,7 +243,11 @@ func (a *Answer) End(p *analyze.Pass) error {
 		return t.APIs[i].Name < t.APIs[j].Name
 	})
 	for name, n := range a.symbols {
-		t.Unhooked = append(t.Unhooked, Unhooked{p.Defs.Name(name), n})
+		u := Unhooked{Symbol: p.Defs.Name(name), Lookups: n}
+		if strings.HasSuffix(u.Symbol, format.Deepbound) {
+			u.Remedy = "gpurec run --deepbind records libraries that are opened with RTLD_DEEPBIND"
+		}
+		t.Unhooked = append(t.Unhooked, u)
 	}
 	sort.Slice(t.Unhooked, func(i, j int) bool { return t.Unhooked[i].Symbol < t.Unhooked[j].Symbol })
 	t.Lost = a.lost

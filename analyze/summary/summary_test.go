@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/formattest"
 )
 
@@ -260,6 +262,27 @@ part
 	for _, want := range []string{"process 10  rank 3 of 8, local rank 1, job 77  a\n", "process 11  rank 1 of 2  b\n", "process 10  rank 4  c\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+}
+
+// Where what is not recorded can be, the summary says by what flag.
+func TestRemedies(t *testing.T) {
+	for _, row := range []struct{ symbol, want string }{
+		{"libfar.so" + format.Deepbound, "             gpurec run --deepbind records libraries that are opened with RTLD_DEEPBIND\n"},
+		{"cuMemNew", ""},
+		{"libfar.so (dlmopen)", ""},
+	} {
+		r := ask(t, fmt.Sprintf("process 1 pid=7\npart\n1000 Unhooked process=1 thread=7 name=%q\n1001 Unhooked process=1 thread=7 name=\"cuMemNewer\"\n", row.symbol), &analyze.Query{})
+		var b bytes.Buffer
+		if err := r.WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		_, after, found := strings.Cut(b.String(), row.symbol)
+		_, after, _ = strings.Cut(after, "not recorded\n")
+		after, _, _ = strings.Cut(after, "contexts ")
+		if !found || after != row.want {
+			t.Errorf("%s: %q, want %q", row.symbol, after, row.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,9 @@ func (t *Trace) write(w io.Writer) {
 	row("trace", "%s", analyze.Line(t.Path))
 	row("command", "%s", analyze.Short(strings.Join(m.Command, " ")))
 	row("recorded", "%s, %s", whenWhere(m), how(m))
+	for _, n := range m.Notes {
+		row("note", "%s", analyze.Short(n))
+	}
 	if t.First != nil {
 		row("events", "%d in %d part%s, from %s to %s", t.Events, t.Parts, analyze.Plural(int64(t.Parts)), analyze.Seconds(*t.First), analyze.Seconds(*t.Last))
 	} else {
@@ -53,12 +57,18 @@ func (t *Trace) write(w io.Writer) {
 	counts("kinds", t.Kinds)
 	counts("layers", t.Layers)
 	counts("apis", t.APIs)
-	var unhooked []string
+	var unhooked, remedies []string
 	for _, u := range t.Unhooked {
 		unhooked = append(unhooked, analyze.Short(u.Symbol))
+		if u.Remedy != "" && !slices.Contains(remedies, u.Remedy) {
+			remedies = append(remedies, u.Remedy)
+		}
 	}
 	if len(unhooked) > 0 {
 		row("unhooked", "%s: looked up, may allocate, not recorded", strings.Join(unhooked, ", "))
+	}
+	for _, s := range remedies {
+		row("", "%s", s)
 	}
 	row("contexts", "%d", t.Scopes)
 	switch {

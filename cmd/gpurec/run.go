@@ -179,7 +179,8 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 	if talk {
 		say = newSpeaker(stderr).say
 	}
-	for _, text := range misspelled(os.Environ()) {
+	notes := misspelled(os.Environ())
+	for _, text := range notes {
 		say(text)
 	}
 	fail := func(err error) int {
@@ -200,7 +201,7 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 			return fail(err)
 		}
 	}
-	meta := format.Meta{Tool: version(), Command: command, Options: options[:len(options)-len(command)]}
+	meta := format.Meta{Tool: version(), Command: command, Options: options[:len(options)-len(command)], Notes: notes}
 	var sim *simulation
 	if o.simulate > 0 {
 		if sim, err = simulate(o.simulate, say); err != nil {

@@ -108,7 +108,10 @@ func (o *sampleSettings) record(ctx context.Context, stderr io.Writer, options [
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	say := newSpeaker(stderr).say
-	meta := format.Meta{Tool: version(), Options: options}
+	meta := format.Meta{Tool: version(), Options: options, Notes: misspelled(os.Environ())}
+	for _, text := range meta.Notes {
+		say(text)
+	}
 	var sim *simulation
 	if o.simulate > 0 {
 		var err error
@@ -127,9 +130,6 @@ func (o *sampleSettings) record(ctx context.Context, stderr io.Writer, options [
 	// No process is recorded, so readings of what each uses would find no owner.
 	source := &watched{Source: &nvml.Sampler{NVML: lib, Interval: o.interval, OnError: func(err error) { say(err.Error()) }}, ended: make(chan struct{})}
 	path := output(o.output, "sample")
-	for _, text := range misspelled(os.Environ()) {
-		say(text)
-	}
 	session, err := recorder.Start(recorder.Options{Output: path, Meta: meta, Sources: []recorder.Source{source}, Say: say,
 		Writer: format.WriterOptions{Retain: o.retain.Retention}})
 	if err != nil {

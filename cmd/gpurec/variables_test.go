@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/gpurec/gpurec/format"
 )
 
 // TestMisspelled: what is nearly a variable of gpurec's is told, what is one or
@@ -34,13 +36,20 @@ func TestMisspelled(t *testing.T) {
 	for _, row := range []struct {
 		flag string
 		want int
-	}{{"-v", 1}, {"-q", 0}} {
+	}{{"-v", 1}, {"-q", 0}, {"--no-python", 0}} { // the last: stderr is no terminal
 		c := gpurec(t, dir, "run", row.flag, "-o", "t"+row.flag, "--", "true")
 		c.Env = append(c.Env, "GPUREC_OUTPT=x")
 		var errs bytes.Buffer
 		c.Stderr = &errs
 		if status := does(t, c); status != 0 || strings.Count(errs.String(), "GPUREC_OUTPT") != row.want {
 			t.Errorf("%s: status %d, %q", row.flag, status, errs.String())
+		}
+		trace, err := format.Open(dir + "/t" + row.flag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := trace.Meta().Notes; len(notes) != 1 || !strings.Contains(notes[0], "GPUREC_OUTPT") {
+			t.Errorf("%s: the trace notes %q", row.flag, notes)
 		}
 	}
 }
