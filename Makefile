@@ -15,7 +15,7 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 # go-nvml finds its functions when they are first called; some compilers bind at start unless told.
 export CGO_LDFLAGS := -O2 -g -Wl,-z,lazy
 
-.PHONY: build hook generate demo test test-go test-c test-python test-evidence test-interop test-browser test-torture cross check clean torture fuzz
+.PHONY: build hook pythons generate demo test test-go test-c test-python test-evidence test-interop test-browser test-torture cross check clean torture fuzz
 
 build: hook
 	$(GO) build $(GOFLAGS_V) -o bin/gpurec ./cmd/gpurec
@@ -45,8 +45,12 @@ check:
 	$(GO) vet ./...
 	cd benchmarks && $(GO) vet . && $(GO) test .
 
+# CPythons newer than this machine's, for the tests of stacks.
+pythons:
+	.ci/pythons
+
 # The race detector makes the damage tests slow, so they run in full without it.
-test-go: hook
+test-go: hook pythons
 	$(GO) test -race -json ./... | $(PYTHON) .ci/gotest.py
 	$(GO) test -json -run 'Flip|Cut|EveryOperation' ./format | $(PYTHON) .ci/gotest.py
 

@@ -242,7 +242,7 @@ func TestNativeStacksCut(t *testing.T) {
 func TestMergedStacks(t *testing.T) {
 	all := interpreters(t)
 	if len(all) == 0 || runtime.GOARCH != "amd64" {
-		t.Skip("there is no CPython 3.9 to 3.14, or this is no x86-64")
+		t.Skip("there is no CPython 3.9 to 3.15, or this is no x86-64")
 	}
 	library := compilePlus(t, "through.so", "-O2", "testdata/through.c")
 	for version, python := range all {

@@ -209,9 +209,9 @@ func (i *inspection) pythons(ctx context.Context) {
 		switch _, known := knownPython[minor]; {
 		case kind != "cpython":
 			i.add("python", "partly", fmt.Sprintf("%s %s %s: native frames only", path, kind, full), "use CPython")
-		case free == "True":
+		case free == "True" && minor != "3.13":
 			i.add("python", "partly", fmt.Sprintf("%s %s without a global lock: native frames only", path, full), "use the usual build")
-		case !known:
+		case !known || strings.ContainsAny(full, "ab"): // a preview's layout may yet change
 			i.add("python", "partly", fmt.Sprintf("%s %s: native frames only", path, full), "use CPython "+firstPython+" to "+lastPython)
 		default:
 			i.add("python", "yes", path+" "+full, "")
@@ -222,13 +222,13 @@ func (i *inspection) pythons(ctx context.Context) {
 	}
 }
 
-const firstPython, lastPython = "3.9", "3.14"
+const firstPython, lastPython = "3.9", "3.15"
 
 // knownPython are the versions whose frames the hook reads, cuda/hook/python.c.
-var knownPython = map[string]bool{"3.9": true, "3.10": true, "3.11": true, "3.12": true, "3.13": true, "3.14": true}
+var knownPython = map[string]bool{"3.9": true, "3.10": true, "3.11": true, "3.12": true, "3.13": true, "3.14": true, "3.15": true}
 
 func pythonNames() (names []string) {
-	for minor := 9; minor <= 15; minor++ {
+	for minor := 9; minor <= 16; minor++ {
 		names = append(names, fmt.Sprintf("python3.%d", minor))
 	}
 	return names

@@ -43,6 +43,8 @@ func TestInfo(t *testing.T) {
 	}
 	python("python3", "cpython 3.12 3.12.1 False")
 	python("python3.13", "cpython 3.13 3.13.0 True")
+	python("python3.14", "cpython 3.14 3.14.0 True")
+	python("python3.16", "cpython 3.16 3.16.0 False")
 	python("python3.11", "pypy 3.11 3.11.13 False")
 	python("python3.15", "cpython 3.15 3.15.0a1 False")
 	python("python3.10", "Segmentation fault")
@@ -80,7 +82,7 @@ func TestInfo(t *testing.T) {
 				got[filepath.Base(path)] = r.State + r.Remedy
 			}
 		}
-		for name, want := range map[string]string{"python3": "yes", "python3.13": "partlyuse the usual build", "python3.11": "partlyuse CPython", "python3.15": "partlyuse CPython 3.9 to 3.14", "python3.10": "partly"} {
+		for name, want := range map[string]string{"python3": "yes", "python3.13": "yes", "python3.14": "partlyuse the usual build", "python3.16": "partlyuse CPython 3.9 to 3.15", "python3.11": "partlyuse CPython", "python3.15": "partlyuse CPython 3.9 to 3.15", "python3.10": "partly"} {
 			if got[name] != want {
 				t.Errorf("%s: %q, want %q", name, got[name], want)
 			}

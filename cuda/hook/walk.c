@@ -56,7 +56,7 @@ INLINE struct words before(const char *end, uint64_t n)
  * compares names by); ours for the others, such as those of frozen modules. */
 INLINE uint64_t name_hash(const struct layout *l, const char *name)
 {
-	int64_t kept = FIELD(int64_t, name, STR_HASH);
+	int64_t kept = FIELD(int64_t, name, STR_HASH + l->head);
 	if (likely(kept != -1))
 		return (uint64_t)kept;
 	uint64_t n;
@@ -80,8 +80,8 @@ INLINE gpurec_sum content(const struct layout *l, const char *code, uint32_t at,
 	const char *end = str_data(l, POINTER(code, l->co_filename), &n, &unit);
 	end += n;
 	const char *table = POINTER(code, l->co_linetable);
-	uint64_t size = FIELD(uint64_t, table, BYTES_SIZE), some = size < 16 ? size : 16;
-	struct words file = before(end, n), first = before(table + BYTES_DATA + some, some);
+	uint64_t size = FIELD(uint64_t, table, BYTES_SIZE + l->head), some = size < 16 ? size : 16;
+	struct words file = before(end, n), first = before(table + BYTES_DATA + l->head + some, some);
 
 	gpurec_sum sum = gpurec_product(eight, (uintptr_t)code, name_hash(l, POINTER(code, l->co_name)));
 	sum += gpurec_product(eight + 2, file.a, file.b);
@@ -148,7 +148,7 @@ INLINE bool counts(const struct layout *l, const char *f, const char **code, int
 	const char *c = *code = (const char *)(FIELD(uintptr_t, f, l->f_code) & ~(uintptr_t)l->f_code_tag);
 	if (l->f_owner >= 0 && FIELD(uint8_t, f, l->f_owner) >= OWNER_C)
 		return false; /* the interpreter's own */
-	if (l->version >= 0x030d && (c == NULL || POINTER(c, OB_TYPE) != gpurec_interpreter.code_type))
+	if (minor(l) >= 13 && (c == NULL || POINTER(c, OB_TYPE + l->head) != gpurec_interpreter.code_type))
 		return false; /* of no Python function; before 3.13 a frame can have nothing else */
 	*at = l->instruction_unit ? FIELD(int32_t, f, l->f_instruction) * l->instruction_unit
 	                          : (int32_t)(POINTER(f, l->f_instruction) - (c + l->co_bytecode));
@@ -163,6 +163,24 @@ INLINE const char *innermost(const struct layout *l)
 		return NULL;
 	const char *f = POINTER(ts, l->ts_frame);
 	return l->cframe_frame >= 0 && f != NULL ? POINTER(f, l->cframe_frame) : f;
+}
+
+/*
+ * How many frames count from f on: those that a stack that is deeper than events
+ * are asked for drops, whose number is a part of what it is. A chain is followed
+ * so far at most, which pure Python recursion comes to in a program that raised
+ * its limit for it.
+ */
+enum { WALK_MOST = 1 << 16 };
+
+static __attribute__((noinline)) uint64_t rest(const struct layout *l, const char *f, unsigned left)
+{
+	const char *code;
+	int32_t at;
+	uint64_t n = 0;
+	for (; f != NULL && left > 0; f = POINTER(f, l->f_previous), left--)
+		n += counts(l, f, &code, &at);
+	return n;
 }
 
 /*
@@ -193,7 +211,7 @@ INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
 	} while (f != NULL && --left > 0);
 	if (its == gpurec_noise)
 		return 0;
-	uint64_t h = gpurec_folded(sum, (uint64_t)(its - gpurec_noise) + (f != NULL));
+	uint64_t h = gpurec_folded(sum, (uint64_t)(its - gpurec_noise) | (unlikely(f != NULL) ? rest(l, f, left) << 32 : 0));
 	return h ? h : 1;
 }
 
@@ -201,15 +219,15 @@ typedef uint64_t walk_fn(unsigned max, int skip);
 
 #define WALK(i) \
 	static uint64_t walk_##i(unsigned max, int skip) { return walk_hash(&layouts[i], max, skip); }
-WALK(0) WALK(1) WALK(2) WALK(3) WALK(4) WALK(5)
-static walk_fn *const walks[] = {walk_0, walk_1, walk_2, walk_3, walk_4, walk_5};
+WALK(0) WALK(1) WALK(2) WALK(3) WALK(4) WALK(5) WALK(6) WALK(7)
+static walk_fn *const walks[] = {walk_0, walk_1, walk_2, walk_3, walk_4, walk_5, walk_6, walk_7};
 _Static_assert(sizeof walks / sizeof walks[0] == sizeof layouts / sizeof layouts[0], "a walk for each layout");
 static walk_fn *walk; /* NULL: no stacks */
 
-void gpurec_walk_choose(uint16_t python)
+void gpurec_walk_choose(uint16_t version)
 {
 	unsigned i = 0;
-	while (layouts[i].version != python)
+	while (layouts[i].version != version)
 		i++;
 	gpurec_make_noise();
 	__atomic_store_n(&walk, walks[i], __ATOMIC_RELEASE);
@@ -232,7 +250,7 @@ void gpurec_python_walk(struct thread *t, unsigned max, int skip)
 		if (!counts(l, f, &code, &at) || skip-- > 0)
 			continue;
 		if (counted++ >= max) {
-			t->frames_dropped++;
+			t->frames_dropped += resumed(l, f, code, at);
 			continue;
 		}
 		if (!resumed(l, f, code, at))
@@ -254,12 +272,12 @@ int gpurec_python_entries(unsigned max, int skip, uintptr_t *place, unsigned *be
 	const char *code, *f = innermost(l), *c = l->ts_cframe >= 0 && f != NULL ? POINTER(gpurec_interpreter.thread_state(), l->ts_cframe) : NULL;
 	int32_t at;
 	unsigned counted = 0, n = 0, left = WALK_MOST;
-	if (l->version < 0x030a)
+	if (minor(l) < 10)
 		return -1;
 	for (; f != NULL && left > 0 && n < max; f = POINTER(f, l->f_previous), left--) {
 		if (counts(l, f, &code, &at) && skip-- <= 0)
 			counted += resumed(l, f, code, at);
-		bool first = l->version >= 0x030c ? FIELD(uint8_t, f, l->f_owner) >= OWNER_C : l->f_entry < 0 || FIELD(uint8_t, f, l->f_entry);
+		bool first = minor(l) >= 12 ? FIELD(uint8_t, f, l->f_owner) >= OWNER_C : l->f_entry < 0 || FIELD(uint8_t, f, l->f_entry);
 		if (!first)
 			continue;
 		place[n] = (uintptr_t)(c != NULL ? c : f);
