@@ -116,6 +116,37 @@ func TestNothing(t *testing.T) {
 	}
 }
 
+// Where a scope has too few turns to say what grows from one to the next, it is
+// said how many it has, how many it takes, and what to do.
+func TestFewTurns(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		turns int
+		apart time.Duration // of one allocation and the next
+		per   string
+		want  string
+	}{
+		{"enough", 9, time.Millisecond, "", "over 8 turns of step"},
+		{"too few, and time enough", 8, 20 * time.Millisecond, "", "\n  not from turn to turn: scope step has 7 turns after the first, and it takes 8: record more of them\n"},
+		{"too few, in a short time", 8, time.Millisecond, "",
+			"unknown: scope step has 7 turns after the first, and it takes 8; memory was taken during 7ms only, where it takes 80ms: record more turns\n"},
+		{"asked for, and too few", 7, 20 * time.Millisecond, "step", "unknown: scope step has 7 turns, and it takes 8: record more of them, or leave out --per for stretches of time\n"},
+		{"asked for, and not there", 7, time.Millisecond, "epoch", "unknown: there is no scope epoch: gpuanalyze contexts lists those that there are\n"},
+		{"comes once", 1, time.Millisecond, "", "unknown: no scope comes round, and memory was taken during 0s only, where it takes 80ms: record more steps, each in a scope or an NVTX range\n"},
+	} {
+		var b strings.Builder
+		b.WriteString("process 1 pid=7\npart\n")
+		for i := range row.turns {
+			at := int64(1000 + i*int(row.apart))
+			fmt.Fprintf(&b, "%d ScopeBegin process=1 thread=7 api=nvtx scope=%d name=\"step\"\n%d Alloc process=1 thread=7 api=torch device=0 address=%d size=512\n%d ScopeEnd process=1 thread=7 api=nvtx scope=%d\n",
+				at, i+1, at+1, 512*(i+1), at+2, i+1)
+		}
+		if got := string(text(t, ask(t, formattest.Text(t, b.String()), Options{Per: row.per}, &analyze.Query{}))); !strings.Contains(got, row.want) {
+			t.Errorf("%s: %q is not in\n%s", row.name, row.want, got)
+		}
+	}
+}
+
 // A verdict by hand-made floors.
 func TestTrend(t *testing.T) {
 	line := func(n int, f func(i int) int64) (y []int64) {

@@ -56,14 +56,15 @@ type Site struct {
 
 // A Growth is which sites hold more and more. It is inferred.
 type Growth struct {
-	Scope     string     `json:"scope,omitempty"`   // whose turns are the stretches; "" where they are of time
-	Turns     int64      `json:"turns,omitempty"`   // of that scope
-	Length    int64      `json:"stretch"`           // turns in a stretch, or nanoseconds
-	Stretches int        `json:"stretches"`         // that are over
-	Warmup    int        `json:"warm_up_stretches"` // of these, left out
-	Unknown   string     `json:"unknown,omitempty"` // why nothing can be said
-	Looked    int        `json:"sites"`             // that were looked at
-	Growing   []*Growing `json:"growing"`           // the largest rise first
+	Scope     string     `json:"scope,omitempty"`     // whose turns are the stretches; "" where they are of time
+	Turns     int64      `json:"turns,omitempty"`     // of that scope
+	Length    int64      `json:"stretch"`             // turns in a stretch, or nanoseconds
+	Stretches int        `json:"stretches"`           // that are over
+	Warmup    int        `json:"warm_up_stretches"`   // of these, left out
+	Unknown   string     `json:"unknown,omitempty"`   // why nothing can be said
+	Few       string     `json:"few_turns,omitempty"` // why it is measured by time, where a scope comes round
+	Looked    int        `json:"sites"`               // that were looked at
+	Growing   []*Growing `json:"growing"`             // the largest rise first
 }
 
 // A Growing is a site whose floor rises: the least it held in each stretch.

@@ -83,6 +83,9 @@ func (g *Growth) write(b *bufio.Writer, r *Rules) {
 		verdict = fmt.Sprintf("1 of %d sites holds more and more (inferred)", g.Looked)
 	}
 	fmt.Fprintf(b, "growth        over %s, the first %d of %d stretches left out as warm-up: %s\n", measure, g.Warmup, g.Stretches, verdict)
+	if g.Few != "" {
+		fmt.Fprintf(b, "  not from turn to turn: %s: record more of them\n", g.Few)
+	}
 	for i, s := range g.Growing {
 		if i == mostSites {
 			fmt.Fprintf(b, "  and %d sites more\n", len(g.Growing)-mostSites)

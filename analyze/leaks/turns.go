@@ -105,34 +105,49 @@ func (a *Answer) stop(pr *process, at format.Time) {
 }
 
 // clock is the one that growth is measured by, and its place among a site's
-// floors; or why there is none.
-func (a *Answer) clock(p *analyze.Pass, pr *process) (c *clock, place int, unknown string) {
+// floors; or why there is none. few is of a scope that would be the measure, had
+// it more turns.
+func (a *Answer) clock(pr *process) (c *clock, place int, unknown, few string) {
+	var short *clock
+	better := func(t, than *clock) bool {
+		return than == nil || t.depth < than.depth || t.depth == than.depth && t.inside > than.inside
+	}
 	for i, t := range pr.turns {
-		if t.bucket() < fewest || t.inside < pr.taken/2 && a.opt.Per == "" {
-			continue
-		}
-		if c == nil || t.depth < c.depth || t.depth == c.depth && t.inside > c.inside {
+		switch {
+		case t.inside < pr.taken/2 && a.opt.Per == "":
+		case t.bucket() >= fewest && better(t, c):
 			c, place = t, 1+i
+		case t.bucket() < fewest && better(t, short):
+			short = t
 		}
 	}
+	if short != nil {
+		after := ""
+		if a.opt.Per == "" { // only the second told that it comes round
+			after = " after the first"
+		}
+		few = fmt.Sprintf("scope %s has %d turn%s%s, and it takes %d", analyze.Short(short.name), short.hand, analyze.Plural(short.hand), after, fewest)
+	}
+	brief := fmt.Sprintf("memory was taken during %s only, where it takes %s", time.Duration(pr.time.hand), fewest*shortest)
 	switch {
 	case c != nil:
-		return c, place, ""
-	case a.opt.Per != "" && len(pr.turns) == 0:
-		return nil, 0, fmt.Sprintf("there is no scope %s", analyze.Short(a.opt.Per))
+		return c, place, "", ""
+	case a.opt.Per != "" && short == nil:
+		return nil, 0, fmt.Sprintf("there is no scope %s: gpuanalyze contexts lists those that there are", analyze.Short(a.opt.Per)), ""
 	case a.opt.Per != "":
-		return nil, 0, fmt.Sprintf("scope %s has %d turn%s, and it takes %d", analyze.Short(a.opt.Per), pr.turns[0].hand, analyze.Plural(pr.turns[0].hand), fewest)
-	case pr.time.hand < int64(fewest*shortest):
-		return nil, 0, fmt.Sprintf("no scope comes round often enough, and memory was taken during %s only, where it takes %s",
-			time.Duration(pr.time.hand), fewest*shortest)
+		return nil, 0, few + ": record more of them, or leave out --per for stretches of time", ""
+	case pr.time.hand >= int64(fewest*shortest):
+		return &pr.time, 0, "", few
+	case short != nil:
+		return nil, 0, few + "; " + brief + ": record more turns", ""
 	}
-	return &pr.time, 0, ""
+	return nil, 0, "no scope comes round, and " + brief + ": record more steps, each in a scope or an NVTX range", ""
 }
 
 // growth judges every site.
 func (a *Answer) growth(p *analyze.Pass, pr *process) Growth {
-	c, place, unknown := a.clock(p, pr)
-	g := Growth{Unknown: unknown, Growing: []*Growing{}}
+	c, place, unknown, few := a.clock(pr)
+	g := Growth{Unknown: unknown, Few: few, Growing: []*Growing{}}
 	if c == nil {
 		return g
 	}

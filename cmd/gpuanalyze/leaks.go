@@ -26,11 +26,11 @@ growth        sites that hold more and more, by the least they held in each
               stretch of the run. A stretch is a turn of a scope that is
               repeated: the outermost one whose turns have at least half of all
               allocations, or --per; where there is none, a length of time. It
-              takes 8 stretches, of 10 ms or more; where there are over 32 they
-              are joined. The first quarter is left out as warm-up, the rest cut
-              into up to 8 parts. A site grows when the mean of its rises in
-              these is above 0 with 95 % certainty: one jump is no growth. This
-              is inferred.
+              takes 8 stretches (turns after the first, unless --per names the
+              scope), of 10 ms or more; where there are over 32 they are joined.
+              The first quarter is left out as warm-up, the rest cut into up to 8
+              parts. A site grows when the mean of its rises in these is above 0
+              with 95 % certainty: one jump is no growth. This is inferred.
 temporaries   allocations that the same thread gave back within
               --temporary-events of its own events, or within --temporary-time.
 

@@ -172,6 +172,7 @@ function leakCard(p) {
     const over = big(g.turns) > 0n ? plural(big(g.turns), "turn") + " of " + g.scope : plural(big(g.stretches), "stretch").replace("stretchs", "stretches") + " of " + span(big(g.stretch));
     const n = Number(p.growing_sites);
     out.push(el("p", {}, el("b", {}, n ? plural(BigInt(n), "site") + " hold more and more" : "No site holds more and more"), " of " + g.sites + " looked at, over " + over + (n ? " (inferred)." : ".")));
+    if (g.few_turns) out.push(el("p", { class: "dim" }, "Not from turn to turn: " + g.few_turns + ": record more of them."));
     if (n) {
       out.push(table([{ key: "name", title: "line", kind: "text" }, { key: "slope", title: "rises, " + unit, kind: "bytes" }, { key: "rose", title: "rose in all", kind: "bytes", bar: true }, { key: "floor", title: "holds at least", kind: "bytes" }, { key: "parts", title: "rising in", kind: "text", plain: true }],
         g.growing.map((s) => ({ name: s.name, slope: BigInt(Math.round(Number(s.slope))), rose: big(s.rose), floor: big(s.floor), parts: s.rises + " of " + s.parts + " parts" })), { caption: "growing sites" }));
