@@ -223,6 +223,44 @@ func TestHostile(t *testing.T) {
 	get(t, m)
 }
 
+// Connections that are slow, or stay, keep nobody out.
+func TestCrowd(t *testing.T) {
+	r, _ := recording(t)
+	for _, row := range []struct {
+		name string
+		hold time.Duration
+		does func(t *testing.T, c net.Conn)
+	}{
+		{"say nothing", 10 * time.Millisecond, func(*testing.T, net.Conn) {}},
+		{"never come to an end", 10 * time.Millisecond, func(t *testing.T, c net.Conn) { io.WriteString(c, "GET /metr") }},
+		{"wait for their next request", time.Hour, func(t *testing.T, c net.Conn) {
+			io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			m, err := serve(r.Session(), "127.0.0.1:0", row.hold)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			for range mostCalls {
+				c, err := net.Dial("tcp", m.address.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				row.does(t, c)
+			}
+			for range 3 {
+				get(t, m)
+			}
+		})
+	}
+}
+
 // A port that is taken is an error to say; the session is none the worse.
 func TestTaken(t *testing.T) {
 	r, m := recording(t)

@@ -21,6 +21,7 @@ const (
 	longestLook  = 2 * time.Second        // the fold may wait for a disk
 	longestCall  = 5 * time.Second        // to send a request, and to take the answer
 	longestIdle  = 2 * time.Minute        // of a connection
+	longestHold  = 3 * time.Second        // of a place by one request, where others wait
 	mostCalls    = 32                     // connections at a time
 	mostHeader   = 16 << 10               // bytes
 )
@@ -57,6 +58,10 @@ type Server struct {
 // Serve shows a session at an address that Address made, until Close. Port 0 is
 // any that is free.
 func Serve(s *recorder.Session, address string) (*Server, error) {
+	return serve(s, address, longestHold)
+}
+
+func serve(s *recorder.Session, address string, hold time.Duration) (*Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
@@ -67,7 +72,9 @@ func Serve(s *recorder.Session, address string) (*Server, error) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "gpurec: /metrics is for Prometheus\n")
 	})
+	places := newBounded(l, hold)
 	m.http = &http.Server{
+		ConnState:      places.changed,
 		Handler:        mux,
 		ReadTimeout:    longestCall,
 		WriteTimeout:   longestCall,
@@ -75,7 +82,7 @@ func Serve(s *recorder.Session, address string) (*Server, error) {
 		MaxHeaderBytes: mostHeader,
 		ErrorLog:       log.New(io.Discard, "", 0), // stderr is the command's
 	}
-	go m.http.Serve(&bounded{Listener: l, free: make(chan struct{}, mostCalls)})
+	go m.http.Serve(places)
 	return m, nil
 }
 
@@ -114,32 +121,110 @@ func (m *Server) look(ctx context.Context) ([]byte, error) {
 	return m.text, nil
 }
 
-// bounded is a listener with so many connections open at a time. Who comes
-// beyond that waits in the kernel's queue.
+// bounded is a listener with so many connections open at a time. Who comes beyond
+// that gets the place of the one that has waited longest for its next request, or
+// of one whose request has been on the way for hold: so that nobody keeps others
+// out, neither by being slow nor by staying.
 type bounded struct {
 	net.Listener
-	free chan struct{}
+	hold   time.Duration
+	freed  chan struct{} // a place is free, perhaps
+	closed chan struct{}
+	once   sync.Once
+
+	mu   sync.Mutex
+	open map[*held]time.Time // until when its place is its own
+}
+
+func newBounded(l net.Listener, hold time.Duration) *bounded {
+	return &bounded{Listener: l, hold: hold, freed: make(chan struct{}, 1), closed: make(chan struct{}), open: map[*held]time.Time{}}
 }
 
 func (b *bounded) Accept() (net.Conn, error) {
-	b.free <- struct{}{}
 	c, err := b.Listener.Accept()
 	if err != nil {
-		<-b.free
 		return nil, err
 	}
-	return &held{Conn: c, free: b.free}, nil
+	h := &held{Conn: c, of: b}
+	for {
+		wait, worst := b.place(h)
+		if worst == nil {
+			return h, nil
+		}
+		if wait <= 0 {
+			worst.Close()
+			continue
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-b.freed:
+			t.Stop()
+		case <-b.closed:
+			t.Stop()
+			c.Close()
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// place gives h a place, or says who is the next to lose one, and how soon.
+func (b *bounded) place(h *held) (wait time.Duration, worst *held) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.open) < mostCalls {
+		b.open[h] = time.Now().Add(b.hold)
+		return 0, nil
+	}
+	for o, until := range b.open {
+		if worst == nil || until.Before(b.open[worst]) {
+			worst = o
+		}
+	}
+	return time.Until(b.open[worst]), worst
+}
+
+// changed is told by the server of each connection.
+func (b *bounded) changed(c net.Conn, state http.ConnState) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h, ok := c.(*held)
+	if _, there := b.open[h]; !ok || !there {
+		return
+	}
+	switch state {
+	case http.StateActive:
+		b.open[h] = time.Now().Add(b.hold)
+	case http.StateIdle:
+		b.open[h] = time.Now()
+		b.tell()
+	}
+}
+
+// tell wakes who waits for a place.
+func (b *bounded) tell() {
+	select {
+	case b.freed <- struct{}{}:
+	default:
+	}
+}
+
+func (b *bounded) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.Listener.Close()
 }
 
 // held gives its place back when it is closed.
 type held struct {
 	net.Conn
-	free chan struct{}
-	once sync.Once
+	of *bounded
 }
 
 func (h *held) Close() error {
 	err := h.Conn.Close()
-	h.once.Do(func() { <-h.free })
+	h.of.mu.Lock()
+	defer h.of.mu.Unlock()
+	delete(h.of.open, h)
+	h.of.tell()
 	return err
 }
