@@ -5,7 +5,8 @@
 //	query.go     the filters and the moments that every answer takes
 //	enclosing.go the scope around what a thread without scopes takes: inferred
 //	view.go      which frames of a stack an answer shows
-//	frames.go    what a frame is by its names: a launcher's, the interpreter's
+//	frames.go    what a frame is: the program's, a launcher's, a language's library's
+//	framerules.go the table of names by which it is judged
 //	complete.go  is anything missing, and what is worth knowing
 //
 // It promises: a stream, with memory bounded by the live set, the definitions

@@ -2,158 +2,209 @@ package analyze
 
 import (
 	"path"
-	"regexp"
-	"strings"
 
 	"github.com/gpurec/gpurec/format"
 )
 
-// frameIs is what a frame is by its names.
-type frameIs uint16
+// frameIs is what a frame is: its kind, what is known of it, and what the rules
+// say of its names.
+type frameIs uint32
 
 const (
-	isPython   frameIs = 1 << iota // or Go's: a line of a program that needs no symbols
-	isNative                       //
-	isNote                         // a thread's name, or a word of ours
-	isLauncher                     // it started the program or the thread: nothing outside of it is the program's
-	isOuter                        // the same where nothing but such is outside of it
-	isPyOuter                      // isOuter, of Python's
-	isInterp                       // of the interpreter, which runs Python's frames
-	isDriver                       // without a name, of the libraries that a driver's call goes through
-	isLine                         // its line is known
-	isNamed                        // its function is
-	isFocus                        // a viewer's
-	isHidden                       // a viewer's
+	isPython   frameIs = 1 << iota
+	isGo               //
+	isNative           //
+	isNote             // a thread's name, or a word of ours
+	isLine             // its line is known
+	isNamed            // its function is
+	isLauncher         // it started the program or the thread: nothing outside of it is the program's
+	isOuter            // the same where nothing but such, and libraries, is outside of it
+	isEntry            // the same where it is outermost and a launcher or libc is what it calls
+	isSystem           // of a language's library, and all of it: never the program's
+	isStd              // of a language's library, but the program's code may be inlined into it
+	isDriver           // of what a request goes through on its way to the driver
+	isInterp           // of the interpreter, which runs Python's frames
+	isProcess          // a thread's name that is its program's
+	isFocus            // a viewer's
+	isHidden           // a viewer's
+
+	isSource = isPython | isGo // whose frames need no symbols
 )
 
-// interpreter is the file name of CPython or its library, of any version and build.
-var interpreter = regexp.MustCompile(`^(lib)?python([0-9]+(\.[0-9]+)*)?[tdmu]*(-dbg)?(\.so[.0-9]*)?( \(deleted\))?$`)
-
-// launchers start a process or a thread: C's, C++'s, Go's.
-var launchers = map[string]bool{
-	"_start": true, "__libc_start_main": true, "__libc_start_main_impl": true, "__libc_start_main_alias_2": true, "__libc_start_call_main": true,
-	"clone": true, "__clone": true, "clone3": true, "__clone3": true, "__clone_internal": true, "start_thread": true, "thread_start": true,
-	"execute_native_thread_routine": true,
-	"runtime.goexit":                true, "runtime.goexit.abi0": true, "runtime.main": true, "runtime.rt0_go": true, "runtime.rt0_go.abi0": true,
-}
-
-// outers are what launchers call on the way to the program's own code.
-var outers = []string{"std::thread::_", "std::__invoke", "std::rt::lang_start", "std::panicking::", "std::panic::", "core::ops::function::Fn", "std::sys::backtrace::", "std::sys_common::backtrace::"}
-
-// pyOuters are files of what runs a Python program.
-var pyOuters = []string{"<frozen runpy>", "/runpy.py", "/torchrun", "/torch/distributed/run.py", "/torch/distributed/launcher/api.py", "/torch/distributed/elastic/"}
-
-// judge says what a frame is.
+// judge says what a frame is. A thread's name is judged by viewer.is.
 func judge(f *format.Frame) (is frameIs) {
 	switch f.Kind {
 	case format.FramePython:
-		for _, file := range pyOuters {
-			if strings.Contains(f.File, file) {
-				is |= isPyOuter
+		is = isPython | isLine | isNamed
+	case format.FrameGo:
+		is = isGo | isLine | isNamed
+	case format.FrameNative:
+		is = isNative
+		if f.Function != "" {
+			is |= isNamed
+			if f.Line > 0 {
+				is |= isLine
 			}
 		}
-		return is | isPython | isLine | isNamed
-	case format.FrameGo:
-		if launchers[f.Function] {
-			is |= isLauncher
-		}
-		return is | isPython | isLine | isNamed
-	case format.FrameNative:
 	default:
 		return isNote
 	}
-	is = isNative
-	library := path.Base(f.Module)
-	if interpreter.MatchString(library) {
-		is |= isInterp
-	}
-	if f.Function == "" {
-		for _, lib := range []string{"libc.so", "libc-2.", "libpthread", "ld-linux", "ld-2.", "libstdc++.so"} {
-			if strings.HasPrefix(library, lib) {
-				is |= isOuter
-			}
+	all := matchers()
+	for i := range all {
+		if all[i].of&is != 0 && all[i].matches(f, is) {
+			is |= all[i].is
 		}
-		if IsRuntime(library) {
-			is |= isDriver
-		}
-		return is
-	}
-	is |= isNamed
-	if f.Line > 0 {
-		is |= isLine
-	}
-	if launchers[f.Function] || strings.Contains(f.Function, "__rust_begin_short_backtrace") {
-		is |= isLauncher
-	}
-	for _, prefix := range outers {
-		if strings.HasPrefix(f.Function, prefix) {
-			is |= isOuter
-		}
-	}
-	if strings.Contains(f.File, "/include/c++/") { // what std::thread calls, inlined: its names are of every kind
-		is |= isOuter
 	}
 	return is
+}
+
+func (m *matcher) matches(f *format.Frame, known frameIs) bool {
+	switch m.where {
+	case lined:
+		if known&isLine == 0 {
+			return false
+		}
+	case unlined:
+		if known&(isLine|isNamed) != isNamed {
+			return false
+		}
+	case unnamed:
+		if known&isNamed != 0 {
+			return false
+		}
+	}
+	return is(m.modules, path.Base(f.Module)) && is(m.functions, f.Function) && is(m.files, f.File)
 }
 
 // Interpreter reports whether a frame is one of those that run Python's.
 func Interpreter(f *format.Frame) bool { return f.Kind == format.FrameNative && judge(f)&isInterp != 0 }
 
+// Foreign reports whether a frame is, by the rules, none of a program's code: a
+// language's library, the interpreter, CUDA's runtime or what started the program.
+func Foreign(f *format.Frame) bool {
+	return judge(f)&(isLauncher|isSystem|isStd|isDriver|isInterp) != 0
+}
+
 // IsRuntime reports whether a library, by its file's name, calls the driver on
 // another's behalf.
 func IsRuntime(library string) bool {
-	for _, name := range []string{"libcuda.so", "libcudart", "libgpurec"} {
-		if strings.HasPrefix(library, name) {
-			return true
-		}
-	}
-	return false
+	return judge(&format.Frame{Kind: format.FrameNative, Module: library})&isDriver != 0
 }
 
-// mostOuter is how many frames of a stack there are at most outside of what the
-// program's or the thread's launcher calls: Rust's has 17.
-const mostOuter = 32
-
-// bounds are the frames that are left of a stack, outermost first, without
-// launchers outside and the driver's libraries inside, but never without all:
-// notes lead, then from..to.
-func bounds(kinds []frameIs, outer frameIs) (lead, from, to int) {
+// ofProgram appends to at which frames of a stack, outermost first, are the
+// program's and its libraries', notes left out:
+//
+//  1. what started the program or the thread goes, and all outside of it;
+//  2. the way to the driver goes, inside;
+//  3. languages' libraries go, wherever they stand; but what the program's code may
+//     be inlined into stays where it is innermost;
+//  4. where nothing is left, one frame stays: what the program's code may be inlined
+//     into, else a launcher, else the name of the request, else the innermost.
+func ofProgram(kinds []frameIs, at []int) []int {
+	const passed = isOuter | isSystem | isStd
+	lead := 0
 	for lead < len(kinds) && kinds[lead]&isNote != 0 {
 		lead++
 	}
-	from, to = lead, len(kinds)
-	for i := lead; i < to && i < lead+mostOuter; i++ {
-		start := i == lead && kinds[i]&(isNative|isNamed) == isNative && i+1 < to && kinds[i+1]&isOuter != 0 // _start, without symbols
-		if kinds[i]&isLauncher != 0 || start || kinds[i]&outer != 0 && from == i {
+	from, to := lead, len(kinds)
+	for i := lead; i < to; i++ {
+		entry := kinds[i]&isEntry != 0 && i+1 < to && (i == lead && kinds[i+1]&(isNative|isSystem|isNamed) == isNative|isSystem ||
+			i == from && kinds[i+1]&isPython != 0 && kinds[i+1]&(isOuter|isLauncher) != 0)
+		if kinds[i]&isLauncher != 0 || entry || kinds[i]&passed != 0 && from == i {
 			from = i + 1
 		}
 	}
-	from = max(lead, min(from, to-1))
-	for to > from+1 && kinds[to-1]&isDriver != 0 {
+	for to > from && kinds[to-1]&(isDriver|isSystem) != 0 {
 		to--
 	}
-	return lead, from, to
+	for i := from; i < to; i++ {
+		if kinds[i]&(isSystem|isNote) == 0 && (kinds[i]&isStd == 0 || i == to-1) {
+			at = append(at, i)
+		}
+	}
+	if len(at) > 0 {
+		return at
+	}
+	best, rank := -1, 0
+	for i := lead; i < len(kinds); i++ {
+		if r := last(kinds[i]); r >= rank {
+			best, rank = i, r
+		}
+	}
+	if best >= 0 {
+		at = append(at, best)
+	}
+	return at
 }
 
-// Known reports whether a stack, outermost frame first, names a line of the
-// program's, and whether a function: of what a launcher calls, the interpreter
-// not counted.
-func Known(frames []format.Frame) (line, function bool) {
-	kinds := make([]frameIs, 0, 64)
-	for i := range frames {
-		if is := judge(&frames[i]); is&isInterp == 0 {
-			kinds = append(kinds, is)
-		}
+// last is how good a frame is where it is the only one to show.
+func last(is frameIs) int {
+	switch {
+	case is&isNote != 0:
+		return 0
+	case is&isSource != 0:
+		return 5
+	case is&(isStd|isNamed) == isStd|isNamed:
+		return 4
+	case is&(isDriver|isNamed) == isDriver|isNamed:
+		return 3
+	case is&isDriver == 0:
+		return 2
 	}
-	if len(kinds) == 0 {
+	return 1
+}
+
+// A Judge says of a trace's stacks what is known of them.
+type Judge struct {
+	defs  *format.Defs
+	seen  map[format.FrameID]frameIs
+	ids   []format.FrameID
+	kinds []frameIs
+	at    []int
+}
+
+// NewJudge returns a Judge of these definitions.
+func NewJudge(defs *format.Defs) *Judge {
+	return &Judge{defs: defs, seen: map[format.FrameID]frameIs{}}
+}
+
+// Of reports whether these are its definitions.
+func (j *Judge) Of(defs *format.Defs) bool { return j != nil && j.defs == defs }
+
+// Known reports whether a stack names a line of the program's or its libraries',
+// and whether a function, whatever a view shows of it: what ofProgram leaves of it,
+// the interpreter not counted.
+func (j *Judge) Known(stack format.StackID) (line, function bool) {
+	var whole bool
+	if j.ids, whole = j.defs.Recorded(stack, j.ids[:0]); !whole {
 		return false, false
 	}
-	_, from, to := bounds(kinds, isOuter)
-	var all frameIs
-	for _, is := range kinds[from:to] {
-		if is&isLauncher == 0 {
-			all |= is
+	j.kinds = j.kinds[:0]
+	for _, id := range j.ids {
+		if is := j.is(id); is&isInterp == 0 {
+			j.kinds = append(j.kinds, is)
 		}
 	}
-	return all&isLine != 0, all&isNamed != 0
+	j.at = ofProgram(j.kinds, j.at[:0])
+	for _, i := range j.at {
+		is := j.kinds[i]
+		line = line || is&isSource != 0 || is&isLine != 0 && is&(isLauncher|isSystem|isDriver) == 0
+		function = function || is&isSource != 0 || is&isNamed != 0 && (is&isStd != 0 || is&(isLauncher|isSystem|isDriver) == 0)
+	}
+	return line, function
+}
+
+// is judges a frame. One whose definition is yet to come is asked for again.
+func (j *Judge) is(id format.FrameID) frameIs {
+	is, known := j.seen[id]
+	if known {
+		return is
+	}
+	f, ok := j.defs.Frame(id)
+	if !ok {
+		return 0
+	}
+	is = judge(&f)
+	j.seen[id] = is
+	return is
 }

@@ -49,6 +49,7 @@ type Pass struct {
 	census   *census
 	joint    joint
 	around   *enclosing // nil: nothing is inferred
+	view     *viewer    // nil: stacks are shown as recorded
 	lost     losses
 	wanted   bool // the answer wanted samples
 	sampled  bool // and there were some
@@ -66,6 +67,14 @@ func (p *Pass) Matches(e *format.Event, by Fields) bool { return p.filter.matche
 
 // Filtered reports whether the query has any of those fields.
 func (p *Pass) Filtered(by Fields) bool { return p.filter.has&by != 0 }
+
+// AsCuPy makes the default view show every frame of Python's, launchers and imports
+// too, as CuPy's LineProfileHook does.
+func (p *Pass) AsCuPy() {
+	if p.view != nil {
+		p.view.asCuPy = true
+	}
+}
 
 // CountOnly makes sums count what passes those fields of the query only.
 func (p *Pass) CountOnly(by Fields) {
@@ -193,7 +202,7 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 		}
 	}
 	p.filter = newFilter(q, p.Defs)
-	q.View.set(p.Defs)
+	p.view = q.View.set(p.Defs)
 	p.from, p.to = q.From.bound(&meta), q.To.bound(&meta)
 	scan := prescan{from: scopeMoment(q.From), to: scopeMoment(q.To)}
 	needs := a.Needs()

@@ -16,7 +16,7 @@ type View struct {
 	Stacks Stacks
 	Focus  []string // only frames that match one; see newPatterns
 	Hide   []string // no frame that matches one
-	All    bool     // launchers and the interpreter's own frames too
+	All    bool     // what frameRules leave off too
 }
 
 // Stacks are the kinds of frames that are shown. Go's, and the names of threads,
@@ -46,20 +46,21 @@ func ParseStacks(s string) (Stacks, error) {
 // A viewer is a View of one trace's definitions.
 type viewer struct {
 	View
-	defs        *format.Defs
+	Judge
 	focus, hide *regexp.Regexp // nil: no pattern
-	seen        map[format.FrameID]frameIs
-	kinds       []frameIs // of a stack, in memory that is used again
+	asCuPy      bool
 	notes       map[string]format.FrameID
+	programs    map[string]bool // names of threads that are their program's; nil before one is asked for
 }
 
-// set makes the view that of defs.
-func (v *View) set(defs *format.Defs) {
+// set makes the view that of defs; nil where it shows what was recorded.
+func (v *View) set(defs *format.Defs) *viewer {
 	if v.Stacks == Recorded && len(v.Focus)+len(v.Hide) == 0 {
-		return
+		return nil
 	}
-	w := &viewer{View: *v, defs: defs, focus: newPatterns(v.Focus), hide: newPatterns(v.Hide), seen: map[format.FrameID]frameIs{}, notes: map[string]format.FrameID{}}
+	w := &viewer{View: *v, Judge: *NewJudge(defs), focus: newPatterns(v.Focus), hide: newPatterns(v.Hide), notes: map[string]format.FrameID{}}
 	defs.SetView(w.view)
+	return w
 }
 
 // newPatterns are patterns of a file, a module or a function, where * is any text
@@ -103,36 +104,75 @@ func (w *viewer) is(id format.FrameID) frameIs {
 	if w.hide != nil && matchesFrame(w.hide, &f) {
 		is |= isHidden
 	}
+	if f.Kind == format.FrameThread && w.isProgram(f.Function) {
+		is |= isProcess
+	}
 	w.seen[id] = is
 	return is
 }
 
+// isProgram reports whether a thread's frame says no more than which program it is
+// of: nobody gave the thread a name. In Python's programs it says that no Python
+// ran there.
+func (w *viewer) isProgram(frame string) bool {
+	if w.programs == nil {
+		w.programs = map[string]bool{}
+		for _, p := range w.defs.Processes() {
+			argv0, _, _ := strings.Cut(p.Command, " ")
+			for _, file := range []string{p.Executable, argv0} {
+				if name := path.Base(file); p.Python == "" && file != "" {
+					w.programs["[thread "+name[:min(len(name), mostComm)]+"]"] = true
+				}
+			}
+		}
+	}
+	return w.programs[frame]
+}
+
+// mostComm is how long Linux lets the name of a thread be.
+const mostComm = 15
+
 // view makes of a stack's frames, outermost first and in their own memory, what
 // is shown:
 //
-//  1. the interpreter's own frames go, launchers outside and the driver's
-//     libraries inside, unless all are wanted;
+//  1. what the rules say is not the program's goes, unless all are wanted: the
+//     interpreter's own frames, launchers, languages' libraries, the way to the driver;
 //  2. the kinds that are not shown go;
-//  3. what is hidden, or out of focus, goes.
+//  3. what is hidden, or out of focus, goes;
+//  4. a thread's name goes that is its program's, where there is something else.
 func (w *viewer) view(ids []format.FrameID) []format.FrameID {
+	ids = w.frames(ids)
+	if w.All || w.Stacks == Recorded {
+		return ids
+	}
+	for _, id := range ids {
+		if w.is(id)&isProcess == 0 {
+			return w.without(ids, isProcess)
+		}
+	}
+	return ids
+}
+
+func (w *viewer) frames(ids []format.FrameID) []format.FrameID {
 	all, drop := frameIs(0), frameIs(0)
 	for _, id := range ids {
 		all |= w.is(id)
 	}
-	if all&(isPython|isNative) == 0 {
+	if all&(isSource|isNative) == 0 {
 		if ids = w.without(ids, isHidden); len(ids) == 0 && all != 0 {
 			return w.note(ids, "[hidden]")
 		}
 		return ids
 	}
-	if !w.All && w.Stacks != Recorded {
+	auto := w.Stacks == Auto && all&isSource != 0
+	if !w.All && w.Stacks != Recorded && !(auto && w.asCuPy) {
 		if ids = w.without(ids, isInterp); !w.any(ids) {
 			return w.note(ids, "[interpreter]")
 		}
 		ids = w.trim(ids)
 	}
 	switch {
-	case w.Stacks == Python, w.Stacks == Auto && all&isPython != 0:
+	case w.Stacks == Python, auto:
 		drop = isNative
 	case w.Stacks == Native:
 		drop = isPython
@@ -196,15 +236,21 @@ func (w *viewer) note(ids []format.FrameID, text string) []format.FrameID {
 	return append(ids, id)
 }
 
+// trim leaves notes, and what the rules leave of the others.
 func (w *viewer) trim(ids []format.FrameID) []format.FrameID {
 	w.kinds = w.kinds[:0]
 	for _, id := range ids {
 		w.kinds = append(w.kinds, w.is(id))
 	}
-	outer := isOuter
-	if w.Stacks != Auto { // which shows Python's as CuPy does
-		outer |= isPyOuter
+	w.at = ofProgram(w.kinds, w.at[:0])
+	kept, next := ids[:0], 0
+	for i, id := range ids {
+		if next < len(w.at) && w.at[next] == i {
+			next++
+		} else if w.kinds[i]&isNote == 0 {
+			continue
+		}
+		kept = append(kept, id)
 	}
-	lead, from, to := bounds(w.kinds, outer)
-	return append(ids[:lead], ids[from:to]...)
+	return kept
 }

@@ -197,6 +197,7 @@ func (a *Answer) total(p *analyze.Pass, e *format.Event) {
 				t := scopeThread{e.Process, e.Thread}
 				a.cupy[e.Scope] = t
 				a.inCuPy[t]++
+				p.AsCuPy()
 			}
 		}
 		return

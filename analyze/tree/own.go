@@ -15,8 +15,9 @@ var installed = []string{"/site-packages/", "/dist-packages/", "/lib/python3", "
 // the system, the compiler, CUDA, Rust's or Go's library.
 var systems = regexp.MustCompile(`^(/usr/(lib|lib64|libexec|include|share|local/(cuda|go)[^/]*)/|/lib(32|64)?/|/opt/|/build/|/rustc/|\.{1,2}/|\[)|/\.?cargo/registry/|/targets/[a-z0-9_-]+-linux/|/go/src/(runtime|internal|syscall)/`)
 
-// runtimes are functions of CUDA's runtime, which is linked into programs.
-var runtimes = regexp.MustCompile(`^(cuda[A-Z]|cu[A-Z]|__cuda|cudart|libcudart_static|operator (new|delete))`)
+// plumbing are functions that are linked into programs: of the driver's, and what
+// takes memory for whoever asks.
+var plumbing = regexp.MustCompile(`^(cu[A-Z]|operator (new|delete))`)
 
 // Own reports whether a frame is of the program's own code rather than of what
 // was installed: inferred from its file's name; of a native frame from its module's
@@ -25,7 +26,7 @@ func Own(f *format.Frame) bool {
 	switch f.Kind {
 	case format.FramePython, format.FrameGo:
 	case format.FrameNative:
-		if f.Function == "" || analyze.Interpreter(f) || runtimes.MatchString(f.Function) || foreign(f.Module) || foreign(f.File) {
+		if f.Function == "" || analyze.Foreign(f) || plumbing.MatchString(f.Function) || foreign(f.Module) || foreign(f.File) {
 			return false
 		}
 	default:

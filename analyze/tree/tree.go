@@ -47,6 +47,7 @@ type Tree struct {
 
 	maxDepth int
 	walk     walk
+	judge    *analyze.Judge // of the trace
 }
 
 // MostDeep bounds how deep a tree gets: its text grows with the square.
@@ -80,7 +81,10 @@ func (t *Tree) Add(stack format.StackID, a Amount, defs *format.Defs) {
 		n.Used += a.Used
 		n.Acquired += a.Acquired
 	}
-	line, function := t.walk.known(stack, defs)
+	if !t.judge.Of(defs) {
+		t.judge = analyze.NewJudge(defs)
+	}
+	line, function := t.judge.Known(stack)
 	if !line {
 		t.NoLine.add(a)
 	}
@@ -113,17 +117,6 @@ func (w *walk) frames(stack format.StackID, defs *format.Defs) ([]format.Frame, 
 		return w.buf, false
 	}
 	return w.look(defs), true
-}
-
-// known reports whether a stack names a line and a function, whatever the view
-// shows of it.
-func (w *walk) known(stack format.StackID, defs *format.Defs) (line, function bool) {
-	var whole bool
-	if w.ids, whole = defs.Recorded(stack, w.ids[:0]); !whole {
-		return false, false
-	}
-	w.buf = w.buf[:0]
-	return analyze.Known(w.look(defs))
 }
 
 func (w *walk) look(defs *format.Defs) []format.Frame {

@@ -15,12 +15,13 @@ type stackView struct {
 
 // stackHelp is what the help of those commands says of them all.
 const stackHelp = `
---stacks auto shows Python's frames as CuPy's LineProfileHook does, and native ones
-of a stack that has no Python: C++, Go, PyTorch's own threads. A PATTERN is of a
-file, a module, a function or a frame as it is printed, where * is any text: what
-is hidden counts for what called it. Left off are what starts a program or a thread
-(_start, __libc_start_main, start_thread, with --stacks python, native and both also
-runpy and torchrun) and the interpreter's own functions: --all-frames shows them.`
+--stacks auto shows Python's frames, and native ones of a stack that has no Python:
+C++, Rust, PyTorch's own threads. A PATTERN is of a file, a module, a function or a
+frame as it is printed, where * is any text: what is hidden counts for what called
+it. Left off is what is not the program's: what starts a program, a thread, a worker
+or a test (_start, start_thread, runpy, torchrun, pytest), imports, the interpreter's
+own functions, the libraries of C, C++ and Rust, CUDA's runtime and the driver, and
+the name of a thread that nobody named. --all-frames shows it all.`
 
 // withStacks adds the flags.
 func (a *analysis) withStacks() *analysis {
