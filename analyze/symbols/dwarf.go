@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sort"
+	"strings"
 )
 
 // A place is a function, and where in it the address or the call within is.
@@ -303,6 +304,9 @@ func (l *lookup) name(at dwarf.Offset, depth int) (name string) {
 	}
 	if len(plain) > maxName {
 		return ""
+	}
+	if strings.Contains(plain, "[go.shape.") {
+		return demangled(plain)
 	}
 	return plain
 }

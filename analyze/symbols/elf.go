@@ -256,10 +256,14 @@ func textAt(s *elf.Section, at uint32) string {
 }
 
 // demangled is a name as its language has it, of C++ without parameters, so that
-// a line of a tree is file:line:function in every language.
+// a line of a tree is file:line:function in every language. Of Go's generic
+// functions it has [...], as Go prints them: one is compiled for several types.
 func demangled(name string) string {
 	if len(name) > maxName {
 		return ""
+	}
+	if from, to := strings.Index(name, "["), strings.LastIndex(name, "]"); strings.Contains(name, "[go.shape.") && from < to {
+		return name[:from] + "[...]" + name[to+1:]
 	}
 	return demangle.Filter(name, demangle.NoParams, demangle.NoEnclosingParams, demangle.NoClones, demangle.MaxLength(12))
 }

@@ -37,6 +37,8 @@ static uint32_t changes = 1, closing;
 
 const struct module *gpurec_module(unsigned number) { return &modules[number]; }
 
+void gpurec_module_go(unsigned number) { __atomic_store_n(&modules[number].go, true, __ATOMIC_RELAXED); }
+
 /* ---- reading what may not be there ---------------------------------------------- */
 
 __attribute__((no_sanitize("address"))) static void copy(unsigned char *to, const volatile unsigned char *from, size_t n)
@@ -296,19 +298,21 @@ bool gpurec_mapped_file(const char *text, char *path, size_t room)
 
 /* ---- ELF ---------------------------------------------------------------------------------- */
 
-/* Looks for the GNU build id among the notes of a segment. */
-static void find_build(struct module *m, uintptr_t at, uint64_t left)
+/* Looks among the notes of a segment for the GNU build id, and for Go's. */
+static void read_notes(struct module *m, uintptr_t at, uint64_t left)
 {
+	enum { GO_BUILD_ID = 4 };
 	Elf64_Nhdr note;
 	char name[4];
 	for (int i = 0; i < 32 && left >= sizeof note && gpurec_peek(&note, at, sizeof note); i++) {
 		uint64_t names = (note.n_namesz + 3ull) & ~3ull, all = sizeof note + names + ((note.n_descsz + 3ull) & ~3ull);
-		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && note.n_descsz > 0 && note.n_descsz <= sizeof m->build &&
-		    gpurec_peek(name, at + sizeof note, 4) && memcmp(name, "GNU", 4) == 0 &&
-		    gpurec_peek(m->build, at + sizeof note + names, note.n_descsz)) {
-			m->build_at = at + sizeof note + names;
-			m->build_bytes = note.n_descsz;
-			return;
+		if (note.n_namesz == 4 && gpurec_peek(name, at + sizeof note, 4)) {
+			m->go = m->go || (note.n_type == GO_BUILD_ID && memcmp(name, "Go\0", 4) == 0);
+			if (note.n_type == NT_GNU_BUILD_ID && memcmp(name, "GNU", 4) == 0 && m->build_bytes == 0 && note.n_descsz > 0 &&
+			    note.n_descsz <= sizeof m->build && gpurec_peek(m->build, at + sizeof note + names, note.n_descsz)) {
+				m->build_at = at + sizeof note + names;
+				m->build_bytes = note.n_descsz;
+			}
 		}
 		if (all > left)
 			return;
@@ -335,8 +339,10 @@ static bool read_elf(struct thread *t, struct module *m)
 	for (i = 0; i < n; i++) {
 		if (p[i].p_type == PT_GNU_EH_FRAME)
 			m->table = m->bias + p[i].p_vaddr;
-		if (p[i].p_type == PT_NOTE && m->build_bytes == 0)
-			find_build(m, m->bias + p[i].p_vaddr, p[i].p_filesz);
+		if (p[i].p_type == PT_NOTE)
+			read_notes(m, m->bias + p[i].p_vaddr, p[i].p_filesz);
+		if (p[i].p_type == PT_NOTE && m->go && m->build_bytes == 0) /* Go's own linker has it behind the segment */
+			read_notes(m, m->bias + p[i].p_vaddr + p[i].p_filesz, sizeof(Elf64_Nhdr) + 4 + sizeof m->build);
 	}
 	m->print = print_of(m);
 	return m->print != 0;

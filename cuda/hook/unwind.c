@@ -100,7 +100,7 @@ static __attribute__((noinline)) void find_stack(struct thread *t, uintptr_t sp)
 	errno = err;
 }
 
-/* A word of a stack that is not the thread's own. */
+/* A word of a copy. */
 static __attribute__((noinline)) bool load_copy(struct thread *t, uintptr_t at, uint64_t *word)
 {
 	uintptr_t page = at & ~(uintptr_t)(PAGE - 1);
@@ -118,22 +118,38 @@ static __attribute__((noinline)) bool load_copy(struct thread *t, uintptr_t at, 
 }
 
 struct stack {
-	uintptr_t low, room; /* of the thread's own; room is 0 where it runs on another */
+	uintptr_t low, room;       /* of the thread's own; room is 0 where it runs on another */
+	uintptr_t go_low, go_room; /* of the goroutine's, where the walk is on one: the part of it that lies in one page */
+	uintptr_t go_from, go_to;  /* all of it that is in use */
 };
 
-__attribute__((no_sanitize("address"))) static inline bool load(struct thread *t, const struct stack *s, uintptr_t at, uint64_t *word)
+/* A word of a stack that is not the thread's own. */
+static __attribute__((noinline)) bool load_other(struct thread *t, struct stack *s, uintptr_t at, uint64_t *word)
 {
-	if (likely(at - s->low < s->room)) {
+	if (at - s->go_from >= s->go_to - s->go_from)
+		return load_copy(t, at, word);
+	uintptr_t page = at & ~(uintptr_t)(PAGE - 1), from = page > s->go_from ? page : s->go_from;
+	if ((at & 7) || !gpurec_go_page(page))
+		return false;
+	s->go_low = from;
+	s->go_room = (page + PAGE < s->go_to ? page + PAGE : s->go_to) - from - 7;
+	memcpy(word, (const void *)at, sizeof *word);
+	return true;
+}
+
+__attribute__((no_sanitize("address"))) static inline bool load(struct thread *t, struct stack *s, uintptr_t at, uint64_t *word)
+{
+	if (likely(at - s->low < s->room) || at - s->go_low < s->go_room) {
 		*word = *(const uint64_t *)at;
 		return true;
 	}
-	return load_copy(t, at, word);
+	return load_other(t, s, at, word);
 }
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
 /* rt_sigreturn's: registers as the kernel saved them. */
-static bool step_signal(struct thread *t, const struct stack *s, struct frame *f)
+static bool step_signal(struct thread *t, struct stack *s, struct frame *f)
 {
 	struct frame up;
 	if (!load(t, s, f->sp + UC_PC, &up.pc) || !load(t, s, f->sp + UC_SP, &up.sp) || !load(t, s, f->sp + UC_BP, &up.bp))
@@ -142,37 +158,76 @@ static bool step_signal(struct thread *t, const struct stack *s, struct frame *f
 	return true;
 }
 
-/* Whether the instruction before an address is a call. */
-static bool after_call(uintptr_t at)
-{
-	unsigned char b[7];
-	int err = errno;
-	bool there = at > sizeof b && gpurec_peek(b, at - sizeof b, sizeof b);
-	errno = err;
-	if (!there)
-		return false;
-	if (b[2] == 0xe8)
-		return true;
-	for (unsigned i = 0; i <= 5; i++) /* ff /2: of 2 to 7 bytes */
-		if (b[i] == 0xff && (b[i + 1] & 0x38) == 0x10)
-			return true;
-	return false;
-}
-
 /* Code without tables may keep a frame pointer: followed where it looks like one
  * and leads to where a call returns. */
-static bool step_code(struct thread *t, const struct stack *s, struct frame *f)
+static bool step_code(struct thread *t, struct stack *s, struct frame *f)
 {
 	enum { FAR = 1 << 20 };
 	struct frame up = {.sp = f->bp + 16};
-	if ((f->bp & 7) || f->bp < f->sp || f->bp - f->sp > FAR || !load(t, s, f->bp, &up.bp) || !load(t, s, f->bp + 8, &up.pc) || !after_call(up.pc))
+	if ((f->bp & 7) || f->bp < f->sp || f->bp - f->sp > FAR || !load(t, s, f->bp, &up.bp) || !load(t, s, f->bp + 8, &up.pc) || !gpurec_after_call(up.pc))
+		return false;
+	*f = up;
+	return true;
+}
+
+static bool together(const struct stack *s, uintptr_t a, uintptr_t b)
+{
+	return (a - s->low < s->room && b - s->low < s->room) || (a - s->go_from < s->go_to - s->go_from && b - s->go_from < s->go_to - s->go_from);
+}
+
+/*
+ * Of Go's code, all of which keeps a frame pointer. What calls from C to Go leads
+ * back to C's stack by it. A goroutine's first function keeps a 0, and what it
+ * returns to did not call it. Nor did an instruction that failed call what Go puts
+ * above it: a call is not asked for as long as the walk stays on a goroutine's stack.
+ */
+static bool step_go(struct thread *t, struct stack *s, uint64_t rule, struct frame *f)
+{
+	struct frame up = {.sp = f->bp + 16};
+	if (f->bp == 0 && !RULE_SAVED(rule)) {
+		f->pc = 0;
+		return true;
+	}
+	if ((!RULE_SAVED(rule) && f->bp - s->go_from >= s->go_to - s->go_from) || (f->bp & 7) || (f->bp < f->sp && together(s, f->bp, f->sp)) || !load(t, s, f->bp, &up.bp) || !load(t, s, f->bp + 8, &up.pc))
+		return false;
+	*f = up;
+	return true;
+}
+
+/*
+ * Where Go called C, on the thread's stack: there lie the caller's goroutine and
+ * how far below the end of its stack the caller's frame is, or that frame's place,
+ * if Go too was on the thread's stack. The goroutine's stack does not move and is
+ * not given away while it waits for C; it has 2^n bytes. What the frame pointer
+ * says by now is not asked: the stack may have moved in a call back into Go.
+ */
+static bool step_cgo(struct thread *t, struct stack *s, uint64_t rule, struct frame *f)
+{
+	enum { LEAST = 2048 };
+	uint64_t sp, depth, g, low = 0, high = 0;
+	struct frame up;
+	if (!load(t, s, f->sp, &depth) || !load(t, s, f->sp + 8, &g))
+		return false;
+	sp = depth;
+	if (RULE_SAVED(rule)) {
+		if ((g & 7) || !gpurec_go_page(g & ~(uintptr_t)(PAGE - 1)) || !gpurec_go_page((g + 8) & ~(uintptr_t)(PAGE - 1)))
+			return false;
+		memcpy(&low, (const void *)g, sizeof low);
+		memcpy(&high, (const void *)(g + 8), sizeof high);
+		if (high - low < LEAST || ((high - low) & (high - low - 1)) || depth > high - low)
+			return false;
+		sp = high - depth;
+		*s = (struct stack){.low = s->low, .room = s->room, .go_from = sp, .go_to = high};
+	}
+	up.sp = sp + (uint64_t)RULE_OFFSET(rule);
+	if ((sp & 7) || !load(t, s, up.sp - 8, &up.pc) || !load(t, s, up.sp - 16, &up.bp))
 		return false;
 	*f = up;
 	return true;
 }
 
 /* From a frame to its caller's; *cfa is where the one ends. False: there is none, or it cannot be told. */
-static inline bool step(struct thread *t, const struct stack *s, uint64_t rule, struct frame *f)
+static inline bool step(struct thread *t, struct stack *s, uint64_t rule, struct frame *f)
 {
 	uint64_t cfa, pc, bp = f->bp;
 	switch (RULE_KIND(rule)) {
@@ -190,6 +245,10 @@ static inline bool step(struct thread *t, const struct stack *s, uint64_t rule, 
 		return step_signal(t, s, f);
 	case RULE_CODE:
 		return step_code(t, s, f);
+	case RULE_GO:
+		return step_go(t, s, rule, f);
+	case RULE_CGO:
+		return step_cgo(t, s, rule, f);
 	default:
 		return false;
 	}
@@ -216,7 +275,7 @@ __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max,
 	uint32_t state = gpurec_module_state();
 	if (unlikely(t->stack_of != t->tid || f.sp - t->stack_low >= t->stack_end - t->stack_low))
 		find_stack(t, f.sp);
-	struct stack s = {f.sp, 0};
+	struct stack s = {.low = f.sp};
 	if (likely(t->stack_of == t->tid && f.sp - t->stack_low < t->stack_end - t->stack_low))
 		s.room = t->stack_end - f.sp - 7;
 	t->copy_of = 0;
@@ -238,8 +297,8 @@ __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max,
 		}
 		last = number;
 		bool signal = RULE_KIND(rule) == RULE_SIGNAL, end = RULE_KIND(rule) == RULE_END;
-		if (called && signal)
-			at++; /* its entry begins a byte early, so that this is found */
+		if (called && (signal || (RULE_KIND(rule) == RULE_GO && !RULE_SAVED(rule) && f.bp != 0)))
+			at++; /* a signal's entry begins a byte early, so that this is found; Go puts what failed where a caller is */
 		if (end)
 			at += (uintptr_t)RULE_OFFSET(rule);
 		ours = ours && at - (uintptr_t)__ehdr_start < (uintptr_t)(etext - __ehdr_start);

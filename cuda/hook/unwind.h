@@ -1,18 +1,20 @@
 /*
  * unwind.h - native stacks. unwind.c walks, unwind_cfi.c turns a module's
- * .eh_frame into the rule of an address, module.c knows what is mapped where.
+ * .eh_frame into the rule of an address, unwind_go.c knows Go's code, which has no
+ * such table, module.c knows what is mapped where.
  *
  *   frame's address ──► cache of rules ──► the caller's sp, bp, pc
  *                            │ miss
  *                       module.c: the file that is mapped there
- *                       unwind_cfi.c: its rule for that address
+ *                       unwind_cfi.c, unwind_go.c: its rule for that address
  *
  * All of it works without a lock, malloc or the dynamic loader (whose locks the
  * program may hold), and none of its reads can fault:
  *
  *   the stack        directly between the stack pointer and the thread's own
- *                    stack's end, where everything has been found readable; of
- *                    any other stack (a coroutine's, a signal's) copies
+ *                    stack's end, where everything has been found readable, and
+ *                    a goroutine's (unwind_go.c); of any other stack (a
+ *                    coroutine's, a signal's) copies
  *   modules' tables  copies, by process_vm_readv (module.c has what is done where
  *                    a sandbox may forbid it), and only for an address that no
  *                    thread has met before
@@ -39,6 +41,7 @@ struct module {
 	unsigned char build[GPUREC_MAX_BUILD_ID];
 	uint32_t verified; /* in which state of the process it was seen last; see module.c */
 	uint32_t ready;
+	bool go; /* made by Go's linker: its note says so, or Go's way to C was met in it */
 };
 
 enum { NO_MODULE = 0, ANONYMOUS = 1 };
@@ -48,6 +51,8 @@ enum { NO_MODULE = 0, ANONYMOUS = 1 };
 unsigned gpurec_module_at(struct thread *t, uintptr_t at);
 
 const struct module *gpurec_module(unsigned number);
+
+void gpurec_module_go(unsigned number);
 
 /* What a module that was seen in it is still: even numbers only, 0 while one may be going. */
 uint32_t gpurec_module_state(void);
@@ -86,22 +91,36 @@ enum rule_kind {
 	RULE_END,    /* the outermost frame; offset: its address is so much more */
 	RULE_STOP,   /* not understood */
 	RULE_CODE,   /* no file's: perhaps a frame pointer */
+	RULE_GO,     /* Go's: a frame pointer; saved: a call is here, else nobody's caller */
+	RULE_CGO,    /* where Go called C; offset: the CFA, from the stack pointer kept there; saved: on a goroutine's stack */
 };
 
 /* Where a ucontext has the registers. */
 enum { UC_BP = 120, UC_SP = 160, UC_PC = 168 };
 
 #define RULE(kind, module, saved, loop, offset) \
-	((uint64_t)(kind) | (uint64_t)(module) << 3 | (uint64_t)(saved) << 15 | (uint64_t)(loop) << 27 | (uint64_t)(uint32_t)(offset) << 32)
-#define RULE_KIND(r) ((unsigned)(r)&7)
-#define RULE_MODULE(r) ((unsigned)((r) >> 3) & (GPUREC_MAX_MODULES - 1))
-#define RULE_SAVED(r) ((unsigned)((r) >> 15) & 0xfff) /* rbp at CFA less so many words; 0: as it is */
-#define RULE_LOOP(r) ((unsigned)((r) >> 27) & 1)      /* of _PyEval_EvalFrameDefault */
+	((uint64_t)(kind) | (uint64_t)(module) << 4 | (uint64_t)(saved) << 16 | (uint64_t)(loop) << 28 | (uint64_t)(uint32_t)(offset) << 32)
+#define RULE_KIND(r) ((unsigned)(r)&15)
+#define RULE_MODULE(r) ((unsigned)((r) >> 4) & (GPUREC_MAX_MODULES - 1))
+#define RULE_SAVED(r) ((unsigned)((r) >> 16) & 0xfff) /* rbp at CFA less so many words; 0: as it is */
+#define RULE_LOOP(r) ((unsigned)((r) >> 28) & 1)      /* of _PyEval_EvalFrameDefault */
 #define RULE_OFFSET(r) ((int64_t)(int32_t)((r) >> 32))
 _Static_assert(GPUREC_MAX_MODULES <= 1 << 12, "a module's number has 12 bits in a rule");
 
 /* The rule of an address in a module. Sets errno. */
 uint64_t gpurec_rule(struct thread *t, unsigned number, uintptr_t at);
+
+/* ---- unwind_go.c --------------------------------------------------------------- */
+
+/* The rule of an address that a module's tables do not have; RULE_STOP: it is not
+ * Go's. Sets errno. */
+uint64_t gpurec_go_rule(unsigned number, uintptr_t at);
+
+/* Whether a page of Go's heap can be read. errno stays. */
+bool gpurec_go_page(uintptr_t page);
+
+/* Whether the instruction before an address is a call. errno stays. */
+bool gpurec_after_call(uintptr_t at);
 
 /* ---- unwind.c ------------------------------------------------------------------ */
 

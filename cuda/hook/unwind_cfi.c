@@ -527,6 +527,7 @@ uint64_t gpurec_rule(struct thread *t, unsigned number, uintptr_t at)
 		rule_at(t, number, at + 1, &next);
 		if (next == at + 1)
 			return RULE(RULE_END, number, 0, 0, 1);
+		return gpurec_go_rule(number, at);
 	} else if (start == __atomic_load_n(&gpurec_python_loop, __ATOMIC_RELAXED)) {
 		rule |= RULE(0, 0, 0, 1, 0);
 	}
