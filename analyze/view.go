@@ -16,11 +16,7 @@ type View struct {
 	Stacks Stacks
 	Focus  []string // only frames that match one; see newPatterns
 	Hide   []string // no frame that matches one
-<<<<<<< Updated upstream
 	All    bool     // what frameRules leave off too
-=======
-	All    bool     // launchers, the interpreter's own frames and passages between Go and C too
->>>>>>> Stashed changes
 }
 
 // Stacks are the kinds of frames that are shown. Go's, and the names of threads,
@@ -139,14 +135,8 @@ const mostComm = 15
 // view makes of a stack's frames, outermost first and in their own memory, what
 // is shown:
 //
-<<<<<<< Updated upstream
 //  1. what the rules say is not the program's goes, unless all are wanted: the
 //     interpreter's own frames, launchers, languages' libraries, the way to the driver;
-=======
-//  1. the interpreter's own frames go, passages between Go and C, of a goroutine
-//     the name of the thread it happens to be on, launchers outside and the
-//     driver's libraries inside, unless all are wanted;
->>>>>>> Stashed changes
 //  2. the kinds that are not shown go;
 //  3. what is hidden, or out of focus, goes;
 //  4. a thread's name goes that is its program's, where there is something else.
@@ -178,9 +168,6 @@ func (w *viewer) frames(ids []format.FrameID) []format.FrameID {
 	if !w.All && w.Stacks != Recorded && !(auto && w.asCuPy) {
 		if ids = w.without(ids, isInterp); !w.any(ids) {
 			return w.note(ids, "[interpreter]")
-		}
-		if ids = w.without(ids, isPassage); !w.any(ids) {
-			return w.note(ids, "[cgo]")
 		}
 		ids = w.trim(ids)
 	}
@@ -265,13 +252,5 @@ func (w *viewer) trim(ids []format.FrameID) []format.FrameID {
 		}
 		kept = append(kept, id)
 	}
-<<<<<<< Updated upstream
 	return kept
-=======
-	lead, from, to := bounds(w.kinds, outer)
-	if lead < len(ids) && w.kinds[lead]&isGoroutine != 0 {
-		return ids[from:to]
-	}
-	return append(ids[:lead], ids[from:to]...)
->>>>>>> Stashed changes
 }

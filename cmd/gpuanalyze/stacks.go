@@ -15,7 +15,6 @@ type stackView struct {
 
 // stackHelp is what the help of those commands says of them all.
 const stackHelp = `
-<<<<<<< Updated upstream
 --stacks auto shows Python's frames, and native ones of a stack that has no Python:
 C++, Rust, PyTorch's own threads. A PATTERN is of a file, a module, a function or a
 frame as it is printed, where * is any text: what is hidden counts for what called
@@ -23,15 +22,6 @@ it. Left off is what is not the program's: what starts a program, a thread, a wo
 or a test (_start, start_thread, runpy, torchrun, pytest), imports, the interpreter's
 own functions, the libraries of C, C++ and Rust, CUDA's runtime and the driver, and
 the name of a thread that nobody named. --all-frames shows it all.`
-=======
---stacks auto shows Python's frames as CuPy's LineProfileHook does, and native ones
-of a stack that has no Python: C++, Go, PyTorch's own threads. A PATTERN is of a
-file, a module, a function or a frame as it is printed, where * is any text: what
-is hidden counts for what called it. Left off are what starts a program or a thread
-(_start, __libc_start_main, start_thread, with --stacks python, native and both also
-runpy and torchrun), the interpreter's own functions, and Go's on the way to C and
-back: --all-frames shows them.`
->>>>>>> Stashed changes
 
 // withStacks adds the flags.
 func (a *analysis) withStacks() *analysis {
@@ -41,7 +31,7 @@ func (a *analysis) withStacks() *analysis {
 	a.StringVar(&v.stacks, "stacks", analyze.Auto.String(), "`auto|python|native|both`: whose frames to show")
 	a.StringArrayVar(&v.focus, "focus", nil, "show only frames that match a `PATTERN`")
 	a.StringArrayVar(&v.hide, "hide", nil, "show no frame that matches a `PATTERN`, as */torch/* or libc.so*")
-	a.BoolVar(&v.all, "all-frames", false, "show launchers, the interpreter's own frames and cgo's too")
+	a.BoolVar(&v.all, "all-frames", false, "show launchers and the interpreter's own frames too")
 	return a
 }
 
