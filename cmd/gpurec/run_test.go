@@ -329,6 +329,19 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+// TestRefusedOtherwise: what is refused for another reason is not out of memory, in
+// the words at the end as in gpuanalyze oom.
+func TestRefusedOtherwise(t *testing.T) {
+	dir := t.TempDir()
+	c := gpurec(t, dir, "run", "--simulate-gpu=1", "-v", "-o", "t.gpurec", "--", program(t, "oom"))
+	c.Env = append(c.Env, "GPUREC_SIM_FAIL=cuMemAlloc_v2:800@1")
+	var words bytes.Buffer
+	c.Stderr = &words
+	if status := does(t, c); status != 1 || !strings.Contains(words.String(), "out of memory: no, but 1 time an allocation failed for another reason") {
+		t.Errorf("status %d, said\n%s", status, words.String())
+	}
+}
+
 // TestProcesses records a program that forks, in a shell that runs two of them.
 func TestProcesses(t *testing.T) {
 	dir, fork := t.TempDir(), program(t, "fork")
