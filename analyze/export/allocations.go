@@ -84,6 +84,7 @@ type life struct {
 	moment
 	scope format.ScopeID
 	path  string
+	in    bool // it was taken in a wanted scope
 }
 
 // allocationKey is what the fold knows an allocation by, and when it was taken:
@@ -107,7 +108,7 @@ func (x *Exporter) began(a *live.Allocation, e *format.Event) {
 		return
 	}
 	k := keyOf(a)
-	x.t.lives.begun[k] = life{moment{x.t.pass.Event, e.Time}, a.Scope, x.t.scopes[a.Scope]}
+	x.t.lives.begun[k] = life{moment{x.t.pass.Event, e.Time}, a.Scope, x.t.scopes[a.Scope], x.t.pass.Matches(e, analyze.ByScope)}
 	if e.Kind.Checkpoint() {
 		x.t.lives.restated = append(x.t.lives.restated, k)
 	}
@@ -122,6 +123,7 @@ func (t *trace) settle() {
 	for _, k := range t.lives.restated {
 		if l, ok := t.lives.begun[k]; ok {
 			l.moment, l.path = at, t.scopes[l.scope] // its scope may stand below it
+			l.in = t.pass.Matches(&format.Event{Kind: format.Live, Scope: l.scope}, analyze.ByScope)
 			t.lives.begun[k] = l
 		}
 	}
@@ -150,11 +152,11 @@ func (x *Exporter) allocation(a *live.Allocation, end moment, by string) {
 	k := keyOf(a)
 	l, known := t.lives.begun[k]
 	delete(t.lives.begun, k)
-	if t.failed != nil || !t.pass.In || !t.pass.Matches(&a.Event, analyze.ByAll) {
-		return
-	}
 	if !known {
-		l.moment = end
+		l.moment, l.in = end, t.pass.Matches(&a.Event, analyze.ByScope)
+	}
+	if t.failed != nil || !t.pass.In || !l.in || !t.pass.Matches(&a.Event, analyze.ByAll&^analyze.ByScope) {
+		return
 	}
 	if t.lives.entered && l.row < t.lives.enter.row {
 		l.moment = t.lives.enter

@@ -2,11 +2,61 @@ package export
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format/formattest"
 )
+
+// --scope asks in which scope an allocation was taken, wherever it ends.
+func TestAllocationsOfScope(t *testing.T) {
+	const text = `
+device 0
+process 1 pid=11
+name 1 "step"
+name 2 "inner"
+part
+50 Live thread=5 api=cuMemAlloc_v2 device=0 address=0x80 size=80 scope=7
+40 Live thread=5 api=cuMemAlloc_v2 device=0 address=0x90 size=90
+45 LiveScope thread=5 api=nvtx scope=7 name=1 object=0
+60 CheckpointEnd size=3
+100 Alloc thread=5 api=cuMemAlloc_v2 device=0 address=0x10 size=10
+110 ScopeEnd thread=5 api=nvtx scope=7
+120 Alloc thread=5 api=cuMemAlloc_v2 device=0 address=0x20 size=20
+130 ScopeBegin thread=5 api=nvtx scope=8 name=1
+140 Alloc thread=5 api=cuMemAlloc_v2 device=0 address=0x30 size=30
+150 Alloc thread=6 api=cuMemAlloc_v2 device=0 address=0x40 size=40
+160 Free thread=5 api=cuMemFree_v2 address=0x20
+170 ScopeBegin thread=5 api=nvtx scope=9 parent=8 name=2
+180 Alloc thread=5 api=cuMemAlloc_v2 device=0 address=0x50 size=50
+190 ScopeEnd thread=5 api=nvtx scope=9
+200 ScopeEnd thread=5 api=nvtx scope=8
+210 Free thread=6 api=cuMemFree_v2 address=0x30
+220 Free thread=5 api=cuMemFree_v2 address=0x10
+230 Free thread=5 api=cuMemFree_v2 address=0x80
+`
+	for _, row := range []struct{ scope, want string }{
+		{"step", "10 30 50 80"}, {"step#1", "10 80"}, {"8", "30 50"}, {"inner", "50"}, {"", "10 20 30 40 50 80 90"},
+	} {
+		var q analyze.Query
+		if row.scope != "" {
+			s, err := analyze.ParseScope(row.scope)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Scopes = []analyze.ScopeRef{s}
+		}
+		out := filepath.Join(t.TempDir(), "out")
+		write(t, out, "arrow", q, formattest.Text(t, text))
+		s, _ := readArrow(t, filepath.Join(out, "allocations.arrow"))
+		slices.Sort(s["size"])
+		if got := strings.Join(s["size"], " "); got != row.want {
+			t.Errorf("--scope %s: sizes %q, want %q", row.scope, got, row.want)
+		}
+	}
+}
 
 // An allocation has the moments since which it is live and until which: of what
 // a checkpoint tells, the checkpoint's end; of what was live before the window,

@@ -24,7 +24,7 @@ func exportCommand() *command {
 		short: "out to other tools: tables, profiles, flame graphs",
 		long: long + `
 Tables: OUT is a new directory with events, allocations (each with its begin and
-end), samples, scopes, failures, devices, processes and traces, or the events
+end; --scope asks where it was taken), samples, scopes, failures, devices, processes and traces, or the events
 alone when it ends in the format's name. Several traces go into the same tables,
 with the trace's name as a column. Every event has its time on the wall clock and
 since the start, words in place of numbers, file, line and function of its
