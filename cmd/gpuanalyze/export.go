@@ -24,14 +24,14 @@ func exportCommand() *command {
 		short: "out to other tools: tables, profiles, flame graphs",
 		long: long + `
 Tables: OUT is a new directory with events, allocations (each with its begin and
-end; --scope asks where it was taken), samples, scopes, failures, devices, processes and traces, or the events
-alone when it ends in the format's name. Several traces go into the same tables,
-with the trace's name as a column. Every event has its time on the wall clock and
-since the start, words in place of numbers, file, line and function of its
-innermost frame and the whole stack, its scope's path, process, command and
-device, and what was live after it. Nothing is null: unknown is -1, 0 or the
-empty text. With --partition the large tables are directories COLUMN=VALUE, which
-readers of Hive's partitions take as columns.
+end; --scope asks where it was taken), samples, scopes, failures, devices,
+processes and traces, or the events alone when it ends in the format's name.
+Several traces go into the same tables, with the trace's name as a column. Every
+event has its time on the wall clock and since the start, words in place of
+numbers, file, line and function of its innermost frame and the whole stack, its
+scope's path, process, command and device, and what was live after it. Nothing is
+null: unknown is -1, 0 or the empty text. With --partition the large tables are
+directories COLUMN=VALUE, which readers of Hive's partitions take as columns.
 
 duckdb is Parquet with schema.sql, views.sql and load.sql, which is both and the
 loading: the views total_by_line, live_at_end, peaks, peak_by_line,
