@@ -49,6 +49,9 @@ func parse(flags *pflag.FlagSet, help string, stdout, stderr io.Writer, args []s
 	flags.SetInterspersed(false)
 	flags.Usage = func() {}
 	err := flags.Parse(args)
+	if err == nil {
+		err = takeDevices(flags, args)
+	}
 	if errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprint(stdout, help)
 		fmt.Fprintf(stdout, "\nFlags (each also by environment, --on-full as GPUREC_ON_FULL):\n%s", flags.FlagUsages())
@@ -65,6 +68,23 @@ func parse(flags *pflag.FlagSet, help string, stdout, stderr io.Writer, args []s
 		return usageStatus(flags.Name()), true
 	}
 	return 0, false
+}
+
+// takeDevices gives --simulate-gpu the number that comes after it. Its value may be
+// left out, so pflag takes one only after =, and 2 of "--simulate-gpu 2 -- true"
+// would be the command.
+func takeDevices(flags *pflag.FlagSet, args []string) error {
+	rest := flags.Args()
+	if before := len(args) - len(rest) - 1; len(rest) == 0 || before < 0 || args[before] != "--simulate-gpu" || !flags.Changed("simulate-gpu") {
+		return nil
+	}
+	if _, err := strconv.Atoi(rest[0]); err != nil {
+		return nil
+	}
+	if err := flags.Set("simulate-gpu", rest[0]); err != nil {
+		return err
+	}
+	return flags.Parse(rest[1:])
 }
 
 // A size is a number of bytes as people write it: 4096, 64KiB, 1.5GiB, 2M.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,5 +67,36 @@ func TestCheckSimulated(t *testing.T) {
 	}
 	if err := checkSimulated(0, func(string) string { return "nonsense" }); err != nil {
 		t.Errorf("no simulation, refused with %v", err)
+	}
+}
+
+// TestSimulateNumber: the number of devices may come after = or after a blank, and
+// a command that is a number is one.
+func TestSimulateNumber(t *testing.T) {
+	for _, row := range []struct {
+		args    string
+		devices int
+		command string
+	}{
+		{"--simulate-gpu -- true", 2, "true"},
+		{"--simulate-gpu=3 -- true", 3, "true"},
+		{"--simulate-gpu 3 -- true", 3, "true"},
+		{"-v --simulate-gpu 3 -o x --no-python -- true --simulate-gpu 5", 3, "true --simulate-gpu 5"},
+		{"--simulate-gpu 3 true", 3, "true"},
+		{"--simulate-gpu true 3", 2, "true 3"},
+		{"--simulate-gpu -- 3", 2, "3"},
+		{"-o --simulate-gpu 3", 0, "3"},
+		{"3 --simulate-gpu", 0, "3 --simulate-gpu"},
+	} {
+		var o settings
+		var out, errs bytes.Buffer
+		flags := o.flags("run")
+		if status, done := parse(flags, "", &out, &errs, strings.Fields(row.args)); done || o.simulate != row.devices || strings.Join(flags.Args(), " ") != row.command {
+			t.Errorf("%s: status %d, %d devices, command %q, %s", row.args, status, o.simulate, flags.Args(), errs.String())
+		}
+	}
+	c := gpurec(t, t.TempDir(), "run", "--simulate-gpu", "3", "-o", "t.gpurec", "--", "true")
+	if status := does(t, c); status != 0 {
+		t.Errorf("status %d", status)
 	}
 }
