@@ -38,18 +38,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "arch.h"
 #include "gpurec.h"
 #include "wire.h"
-
-/* The version of what every glibc has. A name of this version is found in younger
- * ones too, wherever it has moved. */
-#if defined(__x86_64__)
-#define OLDEST "GLIBC_2.2.5"
-#elif defined(__aarch64__)
-#define OLDEST "GLIBC_2.17"
-#else
-#error "the hook knows x86-64 and aarch64"
-#endif
 
 #define EXPORT __attribute__((visibility("default")))
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -163,7 +154,7 @@ struct thread {
 	uint64_t sent_stacks[SENT_STACKS];
 	uint64_t sent_codes[SENT_CODES];
 	uint64_t sent_names[SENT_NAMES];
-} __attribute__((aligned(4096))); /* several are mapped at once, and unmapped one by one */
+};
 
 /* Small, so that it fits where a library opened late finds room for it. */
 struct tls {

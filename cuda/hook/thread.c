@@ -21,6 +21,7 @@
 
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ __thread struct tls gpurec_tls __attribute__((tls_model("initial-exec"), visibil
 #ifndef WIPE_ON_FORK
 #define WIPE_ON_FORK 18 /* MADV_WIPEONFORK; a test makes it what no kernel knows */
 #endif
+#define UNKNOWN_ADVICE 12345 /* who takes that, as qemu does, takes all advice and follows none */
 
 enum { NONE = 0, CHANGING = 1, FIRST_GENERATION = 2 };
 
@@ -111,7 +113,7 @@ static bool make_page(void)
 	if (page == NULL)
 		return false;
 	uint32_t first = FIRST_GENERATION + __atomic_fetch_add(&generations, 1, __ATOMIC_RELAXED);
-	if (syscall(SYS_madvise, page, 4096, WIPE_ON_FORK) != 0) {
+	if (syscall(SYS_madvise, page, 4096, WIPE_ON_FORK) != 0 || syscall(SYS_madvise, page, 4096, UNKNOWN_ADVICE) == 0) {
 		syscall(SYS_munmap, page, 4096);
 		page = &generation_here;
 		__atomic_store_n(&pid_here, (int32_t)syscall(SYS_getpid), __ATOMIC_RELAXED);
@@ -236,14 +238,17 @@ static struct thread *enter(struct thread *t, gpurec_lane *lane)
 	return t;
 }
 
-/* Their blocks need no memory yet: nothing is written into them. */
+/* Their blocks need no memory yet: nothing is written into them. They are mapped
+ * at once and unmapped one by one, so each is whole pages, which on aarch64 are
+ * of up to 64 KiB: of part of one munmap takes all. */
 void gpurec_lanes_spare(gpurec_lane *const *lanes, unsigned n)
 {
-	struct thread *t = n ? map(n * sizeof *t) : NULL;
-	if (t == NULL)
+	size_t page = getauxval(AT_PAGESZ), each = (sizeof(struct thread) + page - 1) & ~(page - 1);
+	char *all = n ? map(n * each) : NULL;
+	if (all == NULL)
 		return;
 	for (unsigned i = 0; i < n; i++)
-		enter(&t[i], lanes[i]);
+		enter((struct thread *)(all + i * each), lanes[i]);
 }
 
 /* Takes a block that a thread left or that has a spare lane, or makes one. */

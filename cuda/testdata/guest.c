@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch.h"
 #include "gpurec.h"
 
 /* The hook is preloaded, not linked: its functions are looked up as a program
@@ -141,7 +142,7 @@ static void dlsym_kept(void)
 	CHECK(dlsym(RTLD_DEFAULT, "no_such_symbol") == NULL);
 	CHECK(dlsym(lib, "cuInit") == (void *)cuInit);
 	CHECK(dlsym(lib, "cuMemAlloc_v2") == (void *)cuMemAlloc);
-	CHECK(dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.2.5") != NULL);
+	CHECK(dlvsym(RTLD_DEFAULT, "dlsym", OLDEST) != NULL);
 	/* A function asked of cuGetProcAddress, by either name and ABI. */
 	void *p = NULL, *q = NULL;
 	int status = -1;

@@ -5,13 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#if defined(__x86_64__)
+#include "arch.h"
+
 /* As a program linked to an older glibc calls it. */
 extern void *old_dlsym(void *, const char *);
-__asm__(".symver old_dlsym, dlsym@GLIBC_2.2.5");
-#else
-#define old_dlsym dlsym
-#endif
+__asm__(".symver old_dlsym, dlsym@" OLDEST);
 
 int which(void);
 int next(int old);

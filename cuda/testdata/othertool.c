@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch.h"
+
 static _Atomic long allocs, frees;
 
 typedef int alloc_fn(uint64_t *, size_t);
@@ -68,7 +70,7 @@ void *dlsym(void *handle, const char *name)
 {
 	static void *(*next)(void *, const char *);
 	if (next == NULL)
-		next = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+		next = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", OLDEST);
 	void *p = next(handle, name);
 	if (p == NULL || handle == RTLD_NEXT || handle == RTLD_DEFAULT)
 		return p;
