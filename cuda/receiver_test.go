@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -291,6 +292,36 @@ func libraryDirectory(t *testing.T) string {
 	return dir
 }
 
+// emulator is the command that runs the programs of another machine, for which
+// CC and CXX then compile: `make test-aarch64` says which. The tests and the
+// receiver stay this machine's; both are little-endian and share the lanes.
+var emulator = strings.Fields(os.Getenv("GPUREC_TEST_EMULATOR"))
+
+// arch is the machine's that the hook is tested on, as GOARCH says it.
+func arch() string {
+	if len(emulator) > 0 {
+		return "arm64"
+	}
+	return runtime.GOARCH
+}
+
+// emulate prefixes the emulator to a command, which is another machine's. What
+// its loader preloads is not the emulator's own loader's to preload.
+func emulate(args, env []string) ([]string, []string) {
+	if len(emulator) == 0 {
+		return args, env
+	}
+	all, kept := slices.Clone(emulator), []string{}
+	for _, v := range env {
+		if strings.HasPrefix(v, "LD_") {
+			all = append(all, "-E", v)
+		} else {
+			kept = append(kept, v)
+		}
+	}
+	return append(all, args...), kept
+}
+
 // compiled are the programs that cc has made, by their arguments.
 var compiled sync.Map
 
@@ -304,7 +335,7 @@ func cc(t *testing.T, out string, args ...string) string {
 		}
 		path := filepath.Join(dir, out)
 		all := append([]string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I", "hook", "-o", path}, args...)
-		if b, err := exec.Command("cc", all...).CombinedOutput(); err != nil {
+		if b, err := exec.Command(compiler(), all...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("cc %s: %v\n%s", strings.Join(all, " "), err, b)
 		}
 		return path, nil
@@ -334,8 +365,9 @@ func (p program) command(t *testing.T, r *receiver) *exec.Cmd {
 	if e.Simulator == "" {
 		e.Simulator = dir
 	}
-	cmd := exec.Command(p.args[0], p.args[1:]...)
-	cmd.Env = append(e.Environ(os.Environ()), p.env...)
+	args, env := emulate(p.args, append(e.Environ(os.Environ()), p.env...))
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = env
 	return cmd
 }
 

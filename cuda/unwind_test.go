@@ -79,14 +79,17 @@ func nativeStacks(t *testing.T, lanes []*lane) (stacks map[string][]nativeStack,
 func compilePlus(t *testing.T, out string, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), out)
-	compiler := "c++"
+	with := "c++"
+	if cxx := os.Getenv("CXX"); cxx != "" {
+		with = cxx
+	}
 	if strings.HasSuffix(out, ".so") {
-		compiler, args = "cc", append([]string{"-shared", "-fPIC"}, args...)
+		with, args = compiler(), append([]string{"-shared", "-fPIC"}, args...)
 	} else {
 		args = append([]string{"-std=gnu++20", "-Wall", "-Wextra", "-Werror"}, append(args, "-ldl", "-lpthread")...)
 	}
-	if b, err := exec.Command(compiler, append([]string{"-o", path}, args...)...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", compiler, strings.Join(args, " "), err, b)
+	if b, err := exec.Command(with, append([]string{"-o", path}, args...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", with, strings.Join(args, " "), err, b)
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

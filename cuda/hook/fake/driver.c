@@ -202,6 +202,12 @@ static int visible(int *index, int devices)
 	}
 }
 
+/* Addresses above 4 GiB, as many as wanted and allowed. */
+static bool reserve(struct heap *h, uint64_t want)
+{
+	return heap_init(h, want < driver.config.addresses ? want : driver.config.addresses, false);
+}
+
 static CUresult start(void)
 {
 	int index[SIM_MAX_DEVICES];
@@ -240,14 +246,14 @@ static CUresult start(void)
 		dev->heap.charge = device_charge;
 		dev->heap.arg = dev;
 		/* Room for fragmentation around a full device. */
-		if (!heap_init(&dev->heap, total * 4 + (64ull << 30), false))
+		if (!reserve(&dev->heap, total * 4 + (64ull << 30)))
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		TRY(pools_init(dev, i));
 	}
 	driver.host.touchable = true;
-	if (!driver.host.base && !heap_init(&driver.host, 256ull << 30, false))
+	if (!driver.host.base && !reserve(&driver.host, 256ull << 30))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (!driver.va.base && !heap_init(&driver.va, 2048ull << 30, false))
+	if (!driver.va.base && !reserve(&driver.va, 2048ull << 30))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	/* Without room below 4 GiB the 32-bit entry points are out of memory. */
 	if (!driver.low.base && !heap_init(&driver.low, 512ull << 20, true))

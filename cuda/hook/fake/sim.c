@@ -84,6 +84,11 @@ bool sim_config_load(struct sim_config *c)
 	text = getenv("GPUREC_SIM_CONTEXT_BYTES");
 	if (text && *text && (!parse_size(&text, &c->context_bytes) || *text))
 		return false;
+
+	c->addresses = UINT64_MAX;
+	text = getenv("GPUREC_SIM_ADDRESSES");
+	if (text && *text && (!parse_size(&text, &c->addresses) || *text || c->addresses < GIB))
+		return false;
 	return true;
 }
 

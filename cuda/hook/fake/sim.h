@@ -11,6 +11,9 @@
  *                             suffixes KiB, MiB, GiB; default 16GiB
  *   GPUREC_SIM_CONTEXT_BYTES  what the first CUcontext of a process takes on a
  *                             device, default 512MiB
+ *   GPUREC_SIM_ADDRESSES      the most of the address space that is reserved at
+ *                             once: an emulator has books of each of its pages,
+ *                             of which 2 TiB are half a billion; default no limit
  *   GPUREC_SIM_STATE          path of the shared state file; unset: the state
  *                             is private to the process
  *   GPUREC_SIM_FAIL           libcuda only, see driver.h
@@ -65,6 +68,7 @@ struct sim_config {
 	uint64_t total[SIM_MAX_DEVICES];    /* NVML's total */
 	uint64_t reserved[SIM_MAX_DEVICES]; /* kept by the driver; total - reserved is what CUDA offers */
 	uint64_t context_bytes;
+	uint64_t addresses;
 };
 
 /* sim_config_load reads the environment; false when a variable is malformed. */

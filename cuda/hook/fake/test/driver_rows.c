@@ -339,6 +339,7 @@ const struct row driver_rows[] = {
 	{"bad-memory-surplus", "GPUREC_SIM_DEVICES=1 GPUREC_SIM_MEMORY=1GiB,2GiB", bad_config},
 	{"bad-device-count", "GPUREC_SIM_DEVICES=17", bad_config},
 	{"bad-context-bytes", "GPUREC_SIM_CONTEXT_BYTES=-1", bad_config},
+	{"bad-addresses", "GPUREC_SIM_ADDRESSES=1MiB", bad_config},
 	{"error-texts", "", error_texts},
 	{0},
 };
