@@ -16,12 +16,12 @@ type stackView struct {
 // stackHelp is what the help of those commands says of them all.
 const stackHelp = `
 --stacks auto shows Python's frames, and native ones of a stack that has no Python:
-C++, Rust, PyTorch's own threads. A PATTERN is of a file, a module, a function or a
-frame as it is printed, where * is any text: what is hidden counts for what called
-it. Left off is what is not the program's: what starts a program, a thread, a worker
-or a test (_start, start_thread, runpy, torchrun, pytest), imports, the interpreter's
-own functions, the libraries of C, C++ and Rust, CUDA's runtime and the driver, and
-the name of a thread that nobody named. --all-frames shows it all.`
+C++, Rust, Go, PyTorch's own threads. A PATTERN is of a file, a module, a function
+or a frame as it is printed, where * is any text: what is hidden counts for what
+called it. Left off is what is not the program's: what starts a program, a thread, a
+worker or a test (_start, start_thread, runpy, torchrun, pytest), imports, the
+interpreter's own functions, the libraries of C, C++, Rust and Go, cgo, CUDA's runtime
+and the driver, and the name of a thread that nobody named. --all-frames shows it all.`
 
 // withStacks adds the flags.
 func (a *analysis) withStacks() *analysis {
