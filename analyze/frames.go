@@ -1,8 +1,6 @@
 package analyze
 
 import (
-	"path"
-
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -73,7 +71,7 @@ func (m *matcher) matches(f *format.Frame, known frameIs) bool {
 			return false
 		}
 	}
-	return is(m.modules, path.Base(f.Module)) && is(m.functions, f.Function) && is(m.files, f.File)
+	return is(m.modules, f.Module) && is(m.functions, f.Function) && is(m.files, f.File)
 }
 
 // Interpreter reports whether a frame is one of those that run Python's.

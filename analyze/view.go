@@ -135,11 +135,12 @@ const mostComm = 15
 // view makes of a stack's frames, outermost first and in their own memory, what
 // is shown:
 //
-//  1. what the rules say is not the program's goes, unless all are wanted: the
+//  1. native frames go where Python's are to be shown;
+//  2. what the rules say is not the program's goes, unless all are wanted: the
 //     interpreter's own frames, launchers, languages' libraries, the way to the driver;
-//  2. the kinds that are not shown go;
-//  3. what is hidden, or out of focus, goes;
-//  4. a thread's name goes that is its program's, where there is something else.
+//  3. Python's go where native ones are to be shown;
+//  4. what is hidden, or out of focus, goes;
+//  5. a thread's name goes that is its program's, where there is something else.
 func (w *viewer) view(ids []format.FrameID) []format.FrameID {
 	ids = w.frames(ids)
 	if w.All || w.Stacks == Recorded {
@@ -154,7 +155,7 @@ func (w *viewer) view(ids []format.FrameID) []format.FrameID {
 }
 
 func (w *viewer) frames(ids []format.FrameID) []format.FrameID {
-	all, drop := frameIs(0), frameIs(0)
+	all := frameIs(0)
 	for _, id := range ids {
 		all |= w.is(id)
 	}
@@ -165,19 +166,19 @@ func (w *viewer) frames(ids []format.FrameID) []format.FrameID {
 		return ids
 	}
 	auto := w.Stacks == Auto && all&isSource != 0
+	if w.Stacks == Python || auto { // first: C functions stand between launchers too
+		ids, all = w.without(ids, isNative), isSource
+	}
 	if !w.All && w.Stacks != Recorded && !(auto && w.asCuPy) {
-		if ids = w.without(ids, isInterp); !w.any(ids) {
+		if ids = w.without(ids, isInterp); all&isNative != 0 && !w.any(ids) {
 			return w.note(ids, "[interpreter]")
 		}
 		ids = w.trim(ids)
 	}
-	switch {
-	case w.Stacks == Python, auto:
-		drop = isNative
-	case w.Stacks == Native:
-		drop = isPython
+	if w.Stacks == Native {
+		ids = w.without(ids, isPython)
 	}
-	if ids = w.without(ids, drop); !w.any(ids) {
+	if !w.any(ids) {
 		return w.note(ids, "[no "+w.Stacks.String()+" frame]")
 	}
 	if ids = w.without(ids, isHidden); !w.any(ids) {

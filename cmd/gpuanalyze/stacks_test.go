@@ -3,12 +3,17 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
+	"fmt"
 	"io"
+	"math/rand"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format/formattest"
 )
 
@@ -209,4 +214,134 @@ func TestFoldedNative(t *testing.T) {
 	if want := "/home/me/model.py:8:forward;libtorch_cuda.so:at::empty_cuda;libc10_cuda.so+0x1234 4096\n"; code != 0 || !strings.Contains(out, want) {
 		t.Errorf("exit %d, no %q in\n%s%s", code, want, out, stderr)
 	}
+}
+
+// randomStacks is a trace of random stacks of all kinds of frames, their middles
+// and ends as a cut stack may have them too.
+func randomStacks(seed int64) string {
+	r := rand.New(rand.NewSource(seed))
+	var b strings.Builder
+	b.WriteString("process 1 pid=1 command=./app executable=/home/me/app\nprocess 2 pid=2 command=\"python train.py\" executable=/usr/bin/python3.12 python=3.12.1\n")
+	frames := []string{
+		`thread "" 0 "[thread app]"`, `thread "" 0 "[thread loader]"`, `label "" 0 "[outer frames left out]"`,
+		`native "" 0 "_start" module="/home/me/app"`, `native "" 0 "start_thread" module="/lib/libc.so.6"`, `native "" 0 "" module="/lib/libc.so.6" address=7`,
+		`native "/home/me/app.cc" 5 "main" module="/home/me/app"`, `native "" 0 "Model::forward" module="/home/me/app"`, `native "" 0 "" module="/home/me/app" address=77`,
+		`native "/usr/include/c++/12/future" 9 "std::async" module="/home/me/app"`, `native "" 0 "std::function<void()>::operator()" module="/home/me/app"`,
+		`native "" 0 "cudaMalloc" module="/usr/lib/libcudart.so.12"`, `native "" 0 "" module="/usr/lib/libcuda.so.1" address=9`,
+		`native "" 0 "_PyEval_EvalFrameDefault" module="/usr/bin/python3.12"`,
+		`python "<frozen runpy>" 88 "_run_code"`, `python "/usr/lib/python3.12/threading.py" 1030 "_bootstrap"`, `python "/v/bin/pytest" 8 "<module>"`,
+		`python "/v/site-packages/_pytest/python.py" 3 "call"`, `python "/home/me/train.py" 3 "<module>"`, `python "/home/me/model.py" 7 "forward"`,
+		`go "/home/me/main.go" 5 "main.main"`,
+	}
+	for i, f := range frames {
+		fmt.Fprintf(&b, "frame %d %s\n", i+1, f)
+	}
+	const stacks = 60
+	for i := 1; i <= stacks; i++ {
+		fmt.Fprintf(&b, "stack %d %d %d\n", i, r.Intn(i), 1+r.Intn(len(frames)))
+	}
+	b.WriteString("part\n")
+	for i := 1; i <= 200; i++ {
+		process, api := 1, "cuMemAlloc_v2"
+		if r.Intn(2) == 0 {
+			process, api = 2, []string{"torch", "cuMemAlloc_v2"}[r.Intn(2)]
+		}
+		fmt.Fprintf(&b, "%d Alloc process=%d thread=%d api=%s device=0 address=%#x size=%d stack=%d\n", 1000*i, process, process, api, i<<20, 1+r.Intn(9999), r.Intn(stacks+1))
+		if r.Intn(3) == 0 {
+			fmt.Fprintf(&b, "%d Free process=%d thread=%d api=%s address=%#x\n", 1000*i+500, process, process, strings.Replace(api, "Alloc", "Free", 1), i<<20)
+		}
+	}
+	return b.String()
+}
+
+// TestViewsKeepTotals asks for the same of random traces in every view: the sums
+// of every answer are the same, and so is of how much no line is known; a tree's
+// node has what its children have at least, a flat table and folded stacks add up.
+func TestViewsKeepTotals(t *testing.T) {
+	views := [][]string{nil, {"--stacks", "python"}, {"--stacks", "native"}, {"--stacks", "both"}, {"--all-frames"}, {"--stacks", "both", "--all-frames"},
+		{"--hide", "*.py"}, {"--hide", "*"}, {"--focus", "*.cc"}, {"--focus", "nothing"}, {"--stacks", "native", "--hide", "main", "--focus", "*app*", "--all-frames"}}
+	for seed := range int64(4) {
+		dir := formattest.Text(t, randomStacks(seed)).Path()
+		for _, c := range []struct {
+			args  []string
+			total func(out string) (string, error)
+		}{
+			{[]string{"lines", "--json"}, linesTotal},
+			{[]string{"lines", "--json", "--at", "peak"}, linesTotal},
+			{[]string{"lines", "--json", "--at", "end"}, linesTotal},
+			{[]string{"lines", "--json", "--at", "100us"}, linesTotal},
+			{[]string{"export", "--to", "folded", "-o", "-"}, foldedTotal},
+		} {
+			var first string
+			for i, v := range views {
+				args := append(append([]string(nil), c.args...), v...)
+				code, out, stderr := command1(t, append(args, dir)...)
+				if code != 0 {
+					t.Fatalf("%q: exit %d\n%s", args, code, stderr)
+				}
+				total, err := c.total(out)
+				if err != nil {
+					t.Fatalf("seed %d, %q: %v", seed, args, err)
+				}
+				if i == 0 {
+					first = total
+				}
+				if total != first || total == "" {
+					t.Errorf("seed %d, %q: the total is %s, without a view's flags %s", seed, args, total, first)
+				}
+			}
+		}
+	}
+}
+
+// linesTotal is the roots and what is said of lines, of a tree that adds up.
+func linesTotal(out string) (string, error) {
+	var r struct {
+		Trees []struct {
+			Used, Acquired int64
+			Tree           *tree.Node
+		}
+		NoLine json.RawMessage `json:"without_line"`
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		return "", err
+	}
+	var total string
+	for _, t := range r.Trees {
+		if t.Tree.Used != t.Used || t.Tree.Acquired != t.Acquired {
+			return "", fmt.Errorf("the root has %d and %d, the tree %d and %d", t.Tree.Used, t.Tree.Acquired, t.Used, t.Acquired)
+		}
+		if err := addsUp(t.Tree); err != nil {
+			return "", err
+		}
+		total += fmt.Sprintln(t.Used, t.Acquired)
+	}
+	return total + string(r.NoLine), nil
+}
+
+func addsUp(n *tree.Node) error {
+	used, acquired := int64(0), int64(0)
+	for _, c := range n.Children {
+		used += c.Used
+		acquired += c.Acquired
+		if err := addsUp(c); err != nil {
+			return err
+		}
+	}
+	if used > n.Used || acquired > n.Acquired {
+		return fmt.Errorf("%s:%d:%s has less than what it calls", n.File, n.Line, n.Function)
+	}
+	return nil
+}
+
+func foldedTotal(out string) (string, error) {
+	total := int64(0)
+	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+		n, err := strconv.ParseInt(line[strings.LastIndexByte(line, ' ')+1:], 10, 64)
+		if err != nil {
+			return "", err
+		}
+		total += n
+	}
+	return fmt.Sprint(total), nil
 }
