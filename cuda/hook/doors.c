@@ -3,7 +3,7 @@
  *
  *   exported    a library linked to libcuda binds to the wrapper of that name
  *   dlsym       the answer of the real dlsym is exchanged for its wrapper
- *   cuGetProcAddress   the same, for what the real one answers
+ *   cuGetProcAddress   the same, for what the real one answers: proc.c
  *
  * Everywhere the real look-up comes first, with the caller's own handle, and its
  * answer is exchanged only when it is a function of libcuda that is wrapped. So
@@ -35,8 +35,6 @@ __asm__(".symver old_dladdr, dladdr@" OLDEST);
 __attribute__((visibility("hidden"))) void *gpurec_real_dlsym;
 __attribute__((visibility("hidden"), used)) void *gpurec_door(void *handle, const char *name);
 
-/* The address sanitizer looks up functions before it is ready for instrumented code. */
-#define EARLY __attribute__((no_sanitize("address")))
 #define NOTHING ((void *)1)
 
 #if defined(__x86_64__)
@@ -109,12 +107,6 @@ __asm__(".globl gpurec_dlsym_old\n.type gpurec_dlsym_old, %function\n.set gpurec
         ".symver gpurec_dlsym_new, dlsym@@GLIBC_2.34\n");
 
 typedef void *dlsym_fn(void *, const char *);
-typedef CUresult proc_v1(const char *, void **, int, uint64_t);
-typedef CUresult proc_v2(const char *, void **, int, uint64_t, int *);
-
-EXPORT proc_v1 cuGetProcAddress;
-EXPORT proc_v2 cuGetProcAddress_v2;
-
 static dlsym_fn *as_dlsym(void *f)
 {
 	dlsym_fn *typed;
@@ -171,17 +163,12 @@ void *gpurec_dlopen(const char *name, int flags) { return old_dlopen(name, flags
 void *gpurec_real[2][HOOKED + 1];
 struct asked gpurec_asked_of[2];
 bool gpurec_two;
-static void *real_proc[2][2]; /* of both versions, of both libcudas */
 static void *libcuda; /* its handle: kept open, as wrappers that were handed out call into it */
-
-static proc_v1 second_v1;
-static proc_v2 second_v2;
-static void *const proc_front[2][2] = {{(void *)cuGetProcAddress, (void *)second_v1}, {(void *)cuGetProcAddress_v2, (void *)second_v2}};
 
 /* cuInit and curand both begin with cu; the driver's own names go on in capitals. */
 EARLY static bool is_driver_name(const char *s) { return s[0] == 'c' && s[1] == 'u' && s[2] >= 'A' && s[2] <= 'Z'; }
 
-static unsigned find_name(const char *name)
+unsigned gpurec_find_name(const char *name)
 {
 	for (unsigned i = 1; i <= HOOKED; i++)
 		if (strcmp(gpurec_hooked[i].symbol, name) == 0)
@@ -194,7 +181,7 @@ static bool is_front(const void *p)
 	for (unsigned i = 1; i <= HOOKED; i++)
 		if (p == gpurec_hooked[i].front[0] || p == gpurec_hooked[i].front[1])
 			return true;
-	return p == proc_front[0][0] || p == proc_front[0][1] || p == proc_front[1][0] || p == proc_front[1][1];
+	return gpurec_is_proc_front(p);
 }
 
 /* Whether an address is of a library whose file's name begins so. */
@@ -209,7 +196,7 @@ static bool in_library(const void *p, const char *name)
 
 static bool in_libcuda(const void *p) { return in_library(p, "libcuda.so"); }
 
-static void set_once(void **slot, void *value)
+void gpurec_set_once(void **slot, void *value)
 {
 	void *none = NULL;
 	if (value != NULL && !is_front(value))
@@ -220,9 +207,8 @@ static void set_once(void **slot, void *value)
 static void fill_from(void *h, unsigned which)
 {
 	for (unsigned i = 1; i <= HOOKED; i++)
-		set_once(&gpurec_real[which][i], gpurec_dlsym(h, gpurec_hooked[i].symbol));
-	set_once(&real_proc[0][which], gpurec_dlsym(h, "cuGetProcAddress"));
-	set_once(&real_proc[1][which], gpurec_dlsym(h, "cuGetProcAddress_v2"));
+		gpurec_set_once(&gpurec_real[which][i], gpurec_dlsym(h, gpurec_hooked[i].symbol));
+	gpurec_fill_proc(h, which);
 #define FILL_ASKED(name, parameters) \
 	{ \
 		void *p = gpurec_dlsym(h, #name); \
@@ -257,7 +243,7 @@ static void look_for_torch(void)
 
 /* The first libcuda. Idempotent, so that two threads may do it at once; it calls
  * nothing of CUDA, whose initialisation from a look-up has dead-locked others. */
-static void fill(void)
+void gpurec_fill(void)
 {
 	static bool filled;
 	if (__atomic_load_n(&filled, __ATOMIC_ACQUIRE))
@@ -276,7 +262,7 @@ static void fill(void)
 /* A second one, of another path, as where a compatibility package lies beside the
  * system's: p is a function of it, or of the first. It has the second wrappers,
  * and what these ask is asked of it. A third goes unrecorded. */
-static void fill_second(const void *p)
+void gpurec_fill_second(const void *p)
 {
 	Dl_info info;
 	if (__atomic_load_n(&gpurec_two, __ATOMIC_ACQUIRE) || libcuda == NULL || !in_libcuda(p) || !old_dladdr(p, &info))
@@ -292,7 +278,7 @@ static void fill_second(const void *p)
 static void fill_linked(void)
 {
 	for (unsigned i = 1; i <= HOOKED; i++)
-		set_once(&gpurec_real[0][i], gpurec_next(gpurec_hooked[i].symbol));
+		gpurec_set_once(&gpurec_real[0][i], gpurec_next(gpurec_hooked[i].symbol));
 }
 
 /* What the program is linked to. An event must not ask the loader, which may hold
@@ -304,7 +290,7 @@ void gpurec_look_first(void)
 	dl_iterate_phdr(see, &l);
 	if (l.driver) {
 		fill_linked();
-		fill();
+		gpurec_fill();
 	}
 	if (l.torch)
 		gpurec_torch_find();
@@ -320,22 +306,22 @@ void *gpurec_find_real(unsigned api, unsigned which)
 	int err = errno;
 	gpurec_tls.depth++;
 	void *next = gpurec_next(gpurec_hooked[api].symbol);
-	set_once(slot, next);
+	gpurec_set_once(slot, next);
 	if (next != NULL)
 		fill_linked();
-	fill();
+	gpurec_fill();
 	gpurec_tls.depth--;
 	errno = err;
 	return __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 }
 
 /* The wrapper that calls p, or p where both wrappers call something else. */
-static void *exchange(unsigned api, void *p)
+void *gpurec_exchange(unsigned api, void *p)
 {
 	if (p != gpurec_real[0][api])
-		fill_second(p);
+		gpurec_fill_second(p);
 	for (unsigned which = 0; which < 2; which++) {
-		set_once(&gpurec_real[which][api], p);
+		gpurec_set_once(&gpurec_real[which][api], p);
 		if (gpurec_real[which][api] == p)
 			return gpurec_hooked[api].front[which];
 	}
@@ -344,8 +330,6 @@ static void *exchange(unsigned api, void *p)
 
 /* ---- dlsym ------------------------------------------------------------------------ */
 
-static bool is_proc(const char *name) { return strcmp(name, "cuGetProcAddress") == 0 || strcmp(name, "cuGetProcAddress_v2") == 0; }
-
 /* A name of ours, looked up in the global scope or the program's own handle: the
  * answer may be our own export although there is no driver, which must look as
  * if we were not there. */
@@ -353,26 +337,14 @@ static void *door_to_front(unsigned api, bool v2, void *answer)
 {
 	if (api)
 		return gpurec_find_real(api, answer == gpurec_hooked[api].front[1]) ? answer : NULL;
-	fill();
-	return real_proc[v2][0] ? answer : NULL;
-}
-
-static void *exchange_proc(bool v2, void *p)
-{
-	if (p != real_proc[v2][0])
-		fill_second(p);
-	for (unsigned which = 0; which < 2; which++) {
-		set_once(&real_proc[v2][which], p);
-		if (real_proc[v2][which] == p)
-			return proc_front[v2][which];
-	}
-	return p;
+	gpurec_fill();
+	return gpurec_has_proc(v2) ? answer : NULL;
 }
 
 static void *door(void *handle, const char *name)
 {
-	unsigned api = find_name(name);
-	bool proc = is_proc(name), v2 = proc && name[16] != 0;
+	unsigned api = gpurec_find_name(name);
+	bool proc = gpurec_is_proc(name), v2 = proc && name[16] != 0;
 	if (handle == RTLD_DEFAULT) {
 		/* Found by the caller's own scope, ours first. Only where there is no
 		 * driver must the answer differ. */
@@ -389,10 +361,10 @@ static void *door(void *handle, const char *name)
 		p = door_to_front(api, v2, p);
 		return p ? p : NOTHING;
 	}
-	fill();
+	gpurec_fill();
 	if (!gpurec_config.on || !(handle == libcuda || in_libcuda(p)))
 		return p;
-	return api ? exchange(api, p) : exchange_proc(v2, p);
+	return api ? gpurec_exchange(api, p) : gpurec_exchange_proc(v2, p);
 }
 
 /* The first look-up after a dlopen: there may be an interpreter, in a process that
@@ -442,7 +414,7 @@ EARLY void *gpurec_door(void *handle, const char *name)
 
 bool gpurec_has_driver(void)
 {
-	fill();
+	gpurec_fill();
 	return libcuda != NULL;
 }
 
@@ -450,7 +422,7 @@ static bool is_loader_name(const char *name) { return strcmp(name, "dlsym") == 0
 
 bool gpurec_exported(const char *name)
 {
-	return is_loader_name(name) || strncmp(name, "_ZN3c1027report", 15) == 0 || (is_driver_name(name) && (is_proc(name) || find_name(name)));
+	return is_loader_name(name) || strncmp(name, "_ZN3c1027report", 15) == 0 || (is_driver_name(name) && (gpurec_is_proc(name) || gpurec_find_name(name)));
 }
 
 void *gpurec_front(const char *name, void *real)
@@ -462,8 +434,8 @@ void *gpurec_front(const char *name, void *real)
 	if (is_driver_name(name)) {
 		if (!in_libcuda(real))
 			return NULL;
-		unsigned api = find_name(name);
-		return api ? exchange(api, real) : exchange_proc(name[16] != 0, real);
+		unsigned api = gpurec_find_name(name);
+		return api ? gpurec_exchange(api, real) : gpurec_exchange_proc(name[16] != 0, real);
 	}
 	if (is_loader_name(name) ? !in_library(real, "libc.so") && !in_library(real, "libc-2") && !in_library(real, "libdl") : !in_library(real, "libc10.so"))
 		return NULL;
@@ -471,122 +443,3 @@ void *gpurec_front(const char *name, void *real)
 		self = old_dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	return self ? gpurec_dlsym(self, name) : NULL;
 }
-
-/* ---- cuGetProcAddress ---------------------------------------------------------------- */
-
-/* Which function a name means from which version of CUDA on. Needed only should
- * a driver answer with something else than the address it exports (none seen:
- * 81 of 81 look-ups on an H200 answered with it). */
-static const struct {
-	const char *name;
-	int version;
-	const char *symbol, *per_thread;
-} versions[] = {
-	{"cuMemAlloc", 2000, "cuMemAlloc", NULL},
-	{"cuMemAlloc", 3020, "cuMemAlloc_v2", NULL},
-	{"cuMemFree", 2000, "cuMemFree", NULL},
-	{"cuMemFree", 3020, "cuMemFree_v2", NULL},
-	{"cuMemAllocPitch", 3020, "cuMemAllocPitch_v2", NULL},
-	{"cuMemAllocManaged", 6000, "cuMemAllocManaged", NULL},
-	{"cuMemAllocHost", 3020, "cuMemAllocHost_v2", NULL},
-	{"cuMemHostAlloc", 2020, "cuMemHostAlloc", NULL},
-	{"cuMemFreeHost", 2000, "cuMemFreeHost", NULL},
-	{"cuMemHostRegister", 6050, "cuMemHostRegister_v2", NULL},
-	{"cuMemHostUnregister", 4000, "cuMemHostUnregister", NULL},
-	{"cuMemAllocAsync", 11020, "cuMemAllocAsync", "cuMemAllocAsync_ptsz"},
-	{"cuMemAllocFromPoolAsync", 11020, "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz"},
-	{"cuMemFreeAsync", 11020, "cuMemFreeAsync", "cuMemFreeAsync_ptsz"},
-	{"cuMemCreate", 10020, "cuMemCreate", NULL},
-	{"cuMemRelease", 10020, "cuMemRelease", NULL},
-	{"cuMemMap", 10020, "cuMemMap", NULL},
-	{"cuMemUnmap", 10020, "cuMemUnmap", NULL},
-	{"cuMemRetainAllocationHandle", 11000, "cuMemRetainAllocationHandle", NULL},
-	{"cuArrayCreate", 3020, "cuArrayCreate_v2", NULL},
-	{"cuArray3DCreate", 3020, "cuArray3DCreate_v2", NULL},
-	{"cuArrayDestroy", 2000, "cuArrayDestroy", NULL},
-	{"cuMipmappedArrayCreate", 5000, "cuMipmappedArrayCreate", NULL},
-	{"cuMipmappedArrayDestroy", 5000, "cuMipmappedArrayDestroy", NULL},
-	{"cuDevicePrimaryCtxReset", 7000, "cuDevicePrimaryCtxReset", NULL},
-	{"cuDevicePrimaryCtxReset", 11000, "cuDevicePrimaryCtxReset_v2", NULL},
-	{"cuDevicePrimaryCtxRelease", 7000, "cuDevicePrimaryCtxRelease", NULL},
-	{"cuDevicePrimaryCtxRelease", 11000, "cuDevicePrimaryCtxRelease_v2", NULL},
-	{"cuCtxDestroy", 4000, "cuCtxDestroy_v2", NULL},
-};
-
-/* The newest CUDA whose functions are in the list. What a program asks of a newer
- * one may take other arguments than any that is known here. */
-enum { NEWEST_KNOWN = 13020 };
-
-static unsigned find_version(const char *name, int version, uint64_t flags)
-{
-	if (version > NEWEST_KNOWN)
-		return 0;
-	const char *symbol = NULL;
-	for (unsigned i = 0; i < sizeof versions / sizeof versions[0]; i++)
-		if (versions[i].version <= version && strcmp(versions[i].name, name) == 0)
-			symbol = flags & 2 && versions[i].per_thread ? versions[i].per_thread : versions[i].symbol;
-	return symbol ? find_name(symbol) : 0;
-}
-
-/* Exchanges what the driver answered. */
-static void *translate(const char *name, int version, uint64_t flags, void *p)
-{
-	if (name == NULL)
-		return p;
-	fill();
-	for (unsigned which = 0; which < 2; which++)
-		for (unsigned v2 = 0; v2 < 2; v2++)
-			if (p == real_proc[v2][which])
-				return proc_front[v2][which];
-	if (is_proc(name)) /* not the exported one: told apart by the version that was asked for */
-		return exchange_proc(version >= 12000, p);
-	for (unsigned which = 0; which < 2; which++)
-		for (unsigned api = 1; api <= HOOKED; api++)
-			if (gpurec_real[which][api] == p)
-				return gpurec_hooked[api].front[which];
-	unsigned api = find_version(name, version, flags);
-	if (api)
-		return exchange(api, p);
-	if (version > NEWEST_KNOWN && find_version(name, NEWEST_KNOWN, flags))
-		gpurec_note_past(name);
-	else
-		gpurec_note_unhooked(name);
-	return p;
-}
-
-enum { SUCCESS = 0, NOT_FOUND = 500 };
-
-static CUresult ask_v1(unsigned which, const char *name, void **to, int version, uint64_t flags)
-{
-	fill();
-	proc_v1 *real;
-	memcpy(&real, &real_proc[0][which], sizeof real);
-	if (real == NULL)
-		return NOT_FOUND;
-	CUresult r = real(name, to, version, flags);
-	int err = errno;
-	if (gpurec_config.on && gpurec_tls.depth == 0 && r == SUCCESS && to != NULL && *to != NULL)
-		*to = translate(name, version, flags, *to);
-	errno = err;
-	return r;
-}
-
-static CUresult ask_v2(unsigned which, const char *name, void **to, int version, uint64_t flags, int *status)
-{
-	fill();
-	proc_v2 *real;
-	memcpy(&real, &real_proc[1][which], sizeof real);
-	if (real == NULL)
-		return NOT_FOUND;
-	CUresult r = real(name, to, version, flags, status);
-	int err = errno;
-	if (gpurec_config.on && gpurec_tls.depth == 0 && r == SUCCESS && to != NULL && *to != NULL)
-		*to = translate(name, version, flags, *to);
-	errno = err;
-	return r;
-}
-
-CUresult cuGetProcAddress(const char *name, void **to, int version, uint64_t flags) { return ask_v1(0, name, to, version, flags); }
-static CUresult second_v1(const char *name, void **to, int version, uint64_t flags) { return ask_v1(1, name, to, version, flags); }
-CUresult cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags, int *status) { return ask_v2(0, name, to, version, flags, status); }
-static CUresult second_v2(const char *name, void **to, int version, uint64_t flags, int *status) { return ask_v2(1, name, to, version, flags, status); }
