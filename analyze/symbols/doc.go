@@ -9,6 +9,7 @@
 //	find.go      which files are a module's; the build id decides
 //	afford.go    what a file may say of itself before it is believed
 //	elf.go       one file: its build id, its symbols, read as a stream
+//	pclntab.go   Go's functions and lines, which a stripped program has too
 //	dwarf.go     one file's functions, inlined ones too, and its line table
 //
 // It promises: a file is believed only if its build id is the recorded one; what

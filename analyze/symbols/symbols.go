@@ -191,7 +191,8 @@ func modules(defs *format.Defs, inlined map[format.FrameID]bool) []*Module {
 //  1. the files that are the module's are found;
 //  2. functions come from their symbol tables, the whole one before the dynamic one;
 //  3. functions, inlined ones too, and lines come from the first with debug
-//     information that is not too large.
+//     information that is not too large;
+//  4. what Go's own table knows besides, that of a stripped program too.
 //
 // A reader of files that dies of one, which none is known to do, takes no more
 // than this module's names with it.
@@ -237,6 +238,7 @@ func (m *Module) resolve(b *budget, find *finder, maxDWARF int64) (out [][]place
 		}
 	}
 	m.lines(b, images, maxDWARF, names, out)
+	m.golines(b, images, maxDWARF, out)
 	if m.BuildID == "" && m.Why == "" {
 		m.Why = "unverified: it has no build id"
 	}

@@ -50,6 +50,7 @@ func TestGoStacks(t *testing.T) {
 		{"the world stopped for it", nil, "GODEBUG=gcstoptheworld=1", "random 100 threads", ""},
 		{"not optimised, no build id", []string{"-gcflags=-N -l", "-ldflags=-buildid= -B none"}, "", "random 100 panics threads", ""},
 		{"Go's own linker", []string{"-ldflags=-linkmode=internal"}, "", "locked deep 300", "go"}, // it leaves out C's tables
+		{"stripped", []string{"-ldflags=-s -w"}, "", "random 100 panics locked threads deep 300", "go"},
 		{"in a C program", []string{"-buildmode=c-shared"}, "GOGC=5", "random 100 panics locked threads deep 300", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
