@@ -48,7 +48,7 @@ var frameRules = []frameRule{
 	{isSystem, isNative, anywhere, libc, ``, ``, "qsort, pthread_once, exit, dlopen call the program back; their own lines are not the program's"},
 	{isSystem, isNative, anywhere, `(^|/)(libstdc\+\+|libc\+\+|libc\+\+abi|libgcc_s|libunwind|libffi)\.[^/]*$`, ``, ``, "the C++ runtime, and what calls by description, between the program's frames"},
 	{isSystem, isNative, anywhere, `(^|/)(libgomp|libi?omp5?|libtbb|libtbb12)[.-][^/]*$`, ``, ``, "OpenMP's and TBB's schedulers run the program's loop bodies"},
-	{isSystem, isNative, lined, ``, `/include/(.*/)?c\+\+/|/cuda/std/`, ``, "std::function, std::invoke, containers: templates of the C++ library, inlined or not; what calls and what they call is shown"},
+	{isSystem, isNative, lined, ``, `/include/(.*/)?c\+\+/|/libstdc\+\+-v3/|/cuda/std/`, ``, "std::function, std::invoke, containers: templates of the C++ library, inlined or not; what calls and what they call is shown"},
 	{isStd, isNative, unlined, ``, ``, `^(std|__gnu_cxx|__cxxabiv1)::`, "the same without debug information: a lambda of the program may be inlined into it"},
 	{isEntry, isNative, unnamed, ``, ``, ``, "_start of a stripped program, where libc is what it calls"},
 

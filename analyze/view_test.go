@@ -229,6 +229,7 @@ func TestFrameRules(t *testing.T) {
 		{"n /lib64/ld-linux-x86-64.so.2|_dl_init", isSystem},
 		{"n /lib/libgomp.so.1|GOMP_parallel", isSystem},
 		{"n /p|/opt/conda/x86_64-conda-linux-gnu/include/c++/11.4.0/future:3:f", isSystem},
+		{"n /p|../../../../../src/libstdc++-v3/src/c++11/thread.cc:3:f", isSystem},
 		{"n /p|/usr/lib/llvm-17/include/c++/v1/thread:3:f", isSystem},
 		{"n /p|std::function<void()>::operator()", isStd},
 		{"n /p+0x5", isEntry},

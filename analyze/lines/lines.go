@@ -197,7 +197,6 @@ func (a *Answer) total(p *analyze.Pass, e *format.Event) {
 				t := scopeThread{e.Process, e.Thread}
 				a.cupy[e.Scope] = t
 				a.inCuPy[t]++
-				p.AsCuPy()
 			}
 		}
 		return
@@ -212,6 +211,9 @@ func (a *Answer) total(p *analyze.Pass, e *format.Event) {
 	}
 	if !p.In || e.Flags&format.FlagCaptured != 0 || !p.Matches(e, analyze.ByAll) {
 		return
+	}
+	if e.API == format.APICuPy || e.API == format.APICuPyAlloc {
+		p.AsCuPy()
 	}
 	n, path := attempted(e), a.taken(e)
 	if a.inCuPy[scopeThread{e.Process, e.Thread}] > 0 {

@@ -118,14 +118,40 @@ func TestSequences(t *testing.T) {
 			q = &analyze.Query{}
 		}
 		t.Run(fmt.Sprintf("%s/depth=%d/scope=%v", row.trace, row.depth, row.q != nil), func(t *testing.T) {
-			r := ask(t, []*format.Trace{file(t, row.trace)}, Total, row.depth, q)
-			if got := text(t, r); got != row.want {
-				t.Errorf("got\n%swant\n%s", got, row.want)
-			}
-			if !r.Completeness.Complete {
-				t.Errorf("%v", r.Completeness)
+			for _, stacks := range []analyze.Stacks{analyze.Recorded, analyze.Auto} {
+				q.View.Stacks = stacks
+				r := ask(t, []*format.Trace{file(t, row.trace)}, Total, row.depth, q)
+				if got := text(t, r); got != row.want {
+					t.Errorf("%v: got\n%swant\n%s", stacks, got, row.want)
+				}
+				if !r.Completeness.Complete {
+					t.Errorf("%v", r.Completeness)
+				}
 			}
 		})
+	}
+}
+
+// Python's launchers are CuPy's to show: in the total of a trace in which its pool is.
+func TestLaunchersOfCuPy(t *testing.T) {
+	b, err := os.ReadFile("testdata/b.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name  string
+		text  string
+		at    At
+		shown bool
+	}{
+		{"CuPy's", string(b), Total, true},
+		{"live", string(b), End, false},
+		{"PyTorch's", strings.NewReplacer("api=cupy.alloc", "api=cuMemAlloc_v2", "api=cupy", "api=torch").Replace(string(b)), Total, false},
+	} {
+		got := text(t, ask(t, []*format.Trace{formattest.Text(t, row.text)}, row.at, 0, &analyze.Query{View: analyze.View{Stacks: analyze.Auto}}))
+		if strings.Contains(got, "_bootstrap (") != row.shown || !strings.Contains(got, "/app/net.py:9:forward (512.00KB") {
+			t.Errorf("%s:\n%s", row.name, got)
+		}
 	}
 }
 

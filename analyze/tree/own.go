@@ -13,7 +13,7 @@ var installed = []string{"/site-packages/", "/dist-packages/", "/lib/python3", "
 
 // systems are how names of native files begin, or parts of them, that came with
 // the system, the compiler, CUDA, Rust's or Go's library.
-var systems = regexp.MustCompile(`^(/usr/(lib|lib64|libexec|include|share|local/(cuda|go)[^/]*)/|/lib(32|64)?/|/opt/|/build/|/rustc/|\.{1,2}/|\[)|/\.?cargo/registry/|/targets/[a-z0-9_-]+-linux/|/go/src/(runtime|internal|syscall)/`)
+var systems = regexp.MustCompile(`^(/usr/(lib|lib64|libexec|include|share|local/(cuda|go)[^/]*)/|/lib(32|64)?/|/opt/|/rustc/|\[)|/\.?cargo/registry/|/(libstdc\+\+-v3|libgcc|glibc-[0-9.]+)/|/targets/[a-z0-9_-]+-linux/|/go/src/(runtime|internal|syscall)/`)
 
 // plumbing are functions that are linked into programs: of the driver's, and what
 // takes memory for whoever asks.

@@ -12,6 +12,12 @@ func TestOwnNative(t *testing.T) {
 		want                   bool
 	}{
 		{"/home/me/sim", "/home/me/sim.cu", "step", true},
+		{"/home/me/sim", "../src/sim.cu", "step", true}, // as CMake and ninja compile
+		{"/home/me/sim", "./sim.cu", "step", true},
+		{"/home/me/sim", "/build/src/sim.cu", "step", true}, // in a container
+		{"/home/me/sim", "../../../../../src/libstdc++-v3/src/c++11/thread.cc", "execute", false},
+		{"/home/me/sim", "/build/glibc-6lVvYp/glibc-2.36/csu/libc-start.c", "call_init", false},
+		{"/home/me/sim", "", "std::vector<int>::push_back", false},
 		{"/home/me/sim", "", "step", true},
 		{"/home/me/sim", "", "", false},
 		{"/home/me/sim", "/usr/include/c++/12/vector", "std::vector<int>::push_back", false},

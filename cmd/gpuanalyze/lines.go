@@ -14,11 +14,11 @@ func linesCommand() *command {
 		args:  "TRACE...",
 		short: "which line took the memory: a tree of file:line:function (used, acquired)",
 		long: `
---at total (the default) is what CuPy's LineProfileHook prints, to the character
-with --scope of its stretch or with --all-frames: everything ever taken, failed
-attempts included, nothing subtracted. --at peak is what was live when a device's
-used bytes were highest (with several devices a tree each), --at end what was live
-when each process ended, and --at TIME what was live then.
+--at total (the default) is what CuPy's LineProfileHook prints, to the character:
+everything ever taken, failed attempts included, nothing subtracted; where CuPy's
+pool is used with Python's launchers and imports, as there. --at peak is what was
+live when a device's used bytes were highest (with several devices a tree each),
+--at end what was live when each process ended, and --at TIME what was live then.
 
 used is what the pool layer handed out (PyTorch, CuPy, stream-ordered pools), or
 the driver layer of a process that never used a pool; acquired is what was taken
