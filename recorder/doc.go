@@ -10,6 +10,7 @@
 //	pace.go       how long it pauses        poll.go     and in what
 //	deaths.go     who has died, and when      round.go      what drain hands to fold
 //	accept.go     the socket, a hello and its checks        process.go  who it is
+//	admit.go      a newcomer's lanes and process, taken in by drain
 //	order.go      lanes merged by the time at their heads
 //	intern.go     definitions to the trace's own ids        lines.go    Python's line tables
 //	answer.go     what a traced thread asks of its scopes

@@ -2,11 +2,8 @@ package recorder
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +11,6 @@ import (
 
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
-	"github.com/gpurec/gpurec/recorder/ring"
 )
 
 const testMB = 1 << 20
@@ -88,6 +84,7 @@ func TestScopeReports(t *testing.T) {
 △Used Peaked MB:   -100    250 (foobar: c)
 △Used Peaked MB:   -100    250 (foobar: frozen)
 `
+
 	if out.String() != want {
 		t.Errorf("printed\n%swant\n%s", out.String(), want)
 	}
@@ -420,167 +417,7 @@ func TestScopeLiveEqualsReplay(t *testing.T) {
 	}
 }
 
-// A source of readings for the NVML curve: two devices, fed by the test.
-type testSource struct{ feed chan *format.Reading }
-
-func (testSource) Devices() []format.DeviceRow {
-	return []format.DeviceRow{{UUID: uuid0, Name: "a", Total: 1 << 34, NVML: 0}, {UUID: uuid1, Name: "b", Total: 1 << 34, NVML: 1}}
-}
-
 const (
 	uuid0 = "GPU-00000000-0000-0000-0000-000000000000"
 	uuid1 = "GPU-00000000-0000-0000-0000-000000000001"
 )
-
-// The NVML curve is a device's own where the scope was bound to one (Q20), and
-// without a reading there is an error, not a 0.
-func TestScopeNVML(t *testing.T) {
-	var out bytes.Buffer
-	recordSelf(t, Options{}, func(r *Recorder) {
-		s := r.Scope("x").Output(&out).Measure(CurveNVML)
-		if _, err := s.Data(); err == nil || !strings.Contains(err.Error(), "no reading") {
-			t.Errorf("without a source: %v", err)
-		}
-		if err := s.Report(); err == nil {
-			t.Error("a report without a source was printed")
-		}
-	})
-	if out.Len() > 0 {
-		t.Errorf("printed %q", out.String())
-	}
-}
-
-func (s testSource) Run(ctx context.Context, emit func(*format.Reading)) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case r := <-s.feed:
-			emit(r)
-		}
-	}
-}
-
-func TestScopeNVMLCurve(t *testing.T) {
-	var out bytes.Buffer
-	src := testSource{make(chan *format.Reading)}
-	recordSelf(t, Options{Sources: []Source{src}}, func(r *Recorder) {
-		for i, row := range src.Devices() {
-			r.Device(i, row)
-		}
-		both := r.Scope("both").Output(&out).Measure(CurveNVML)
-		first := r.ScopeOn(0, "first").Output(&out).Measure(CurveNVML)
-		second := r.ScopeOn(1, "second").Output(&out).Measure(CurveNVML)
-		last := map[string]int64{}
-		reads := func(uuid string, used, peak int64) {
-			src.feed <- &format.Reading{Time: ring.Now(), UUID: uuid, Total: 1 << 34, Used: used * testMB, PeakUsed: peak * testMB, API: 2}
-			last[uuid] = used
-			for { // until the fold has it
-				d, err := both.Data()
-				if err == nil && d.End == (last[uuid0]+last[uuid1])*testMB {
-					return
-				}
-			}
-		}
-		reads(uuid0, 100, 100)
-		reads(uuid1, 500, 500)
-		reads(uuid0, 130, 190)
-		reads(uuid1, 450, 500)
-		for _, s := range []*Scope{both, first, second} {
-			must(t, s.Report())
-		}
-	})
-	const want = "△Used Peaked MB:    -20     90 (both)\n△Used Peaked MB:     30     60 (first)\n△Used Peaked MB:    -50      0 (second)\n"
-	if out.String() != want {
-		t.Errorf("printed\n%swant\n%s", out.String(), want)
-	}
-}
-
-// Case F2: the disk is full. The program runs on, its scopes say that the
-// recording has ended, and nothing hangs.
-func TestScopeAfterFailedWrite(t *testing.T) {
-	failure := make(chan string, 16)
-	r, err := Open(Options{Output: filepath.Join(t.TempDir(), "t.gpurec"), Say: func(s string) { failure <- s }})
-	must(t, err)
-	var out bytes.Buffer
-	s := r.Scope("x").Output(&out)
-	h := r.Hook()
-	h.MallocPost(0, 1, testMB, 0x1000, 1)
-	must(t, s.Report())
-	r.Session().fail(errors.New("no space left on device")) // as a failed flush does
-	<-failure
-	for i := range 20000 { // several lanes full
-		h.MallocPost(0, 1, testMB, uint64(i)<<20, uint64(i))
-	}
-	if err := s.Report(); !errors.Is(err, ErrEnded) {
-		t.Errorf("report: %v", err)
-	}
-	if _, err := s.Data(); !errors.Is(err, ErrEnded) {
-		t.Errorf("data: %v", err)
-	}
-	if err := s.Exit(); err == nil {
-		t.Error("exit says nothing")
-	}
-	r.Close()
-	if want := "△Used Peaked MB:      1      0 (x)\n"; out.String() != want {
-		t.Errorf("printed %q", out.String())
-	}
-}
-
-// A scope whose begin found no room in the lane says so, and nothing waits for
-// an answer that cannot come.
-func TestScopeBeginLost(t *testing.T) {
-	var out bytes.Buffer
-	recordSelf(t, Options{}, func(r *Recorder) {
-		s := r.Scope("x").Output(&out)
-		s.mu.Lock()
-		s.number = 1 << 40 // what the recorder has not heard of
-		s.mu.Unlock()
-		if _, err := s.Data(); !errors.Is(err, ring.ErrDropped) {
-			t.Errorf("data: %v", err)
-		}
-		if err := s.Report("a"); !errors.Is(err, ring.ErrDropped) {
-			t.Errorf("report: %v", err)
-		}
-		if err := s.Exit(); !errors.Is(err, ring.ErrDropped) {
-			t.Errorf("exit: %v", err)
-		}
-		if err := s.Stop(); !errors.Is(err, ring.ErrDropped) {
-			t.Errorf("stop: %v", err)
-		}
-	})
-	if out.Len() > 0 {
-		t.Errorf("printed %q", out.String())
-	}
-}
-
-// After the recording has ended, and after writing failed, a scope says so and
-// nothing hangs.
-func TestScopeAfterEnd(t *testing.T) {
-	r, err := Open(Options{Output: filepath.Join(t.TempDir(), "t.gpurec")})
-	must(t, err)
-	var out bytes.Buffer
-	stopped, running := r.Scope("stopped").Output(&out), r.Scope("running").Output(&out)
-	h := r.Hook()
-	h.MallocPost(0, 1, testMB, 0x1000, 1)
-	must(t, stopped.Stop())
-	_, err = r.Close()
-	must(t, err)
-	if d, err := stopped.Data(); err != nil || d.Used() != testMB {
-		t.Errorf("the stopped scope says %+v, %v", d, err)
-	}
-	if _, err := running.Data(); !errors.Is(err, ErrEnded) {
-		t.Errorf("the running scope says %v", err)
-	}
-	for name, err := range map[string]error{"report": running.Report(), "stop": running.Stop(), "exit": running.Exit()} {
-		if err == nil {
-			t.Errorf("%s after the end says nothing", name)
-		}
-	}
-	running.Reset()
-	running.Start()
-	h.MallocPost(0, 1, testMB, 0x2000, 2)
-	if _, err := r.Close(); err != nil {
-		t.Errorf("closing twice: %v", err)
-	}
-}
