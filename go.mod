@@ -9,6 +9,7 @@ require (
 	github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724
 	github.com/klauspost/compress v1.20.4
 	github.com/spf13/pflag v1.1.0
+	github.com/ulikunitz/xz v0.5.17
 )
 
 require (

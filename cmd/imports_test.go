@@ -50,7 +50,8 @@ var policy = []struct {
 	{"analyze/ingest", []string{"analyze", "format", "format/live"}, []string{"github.com/klauspost/compress/..."}},
 	{"analyze", []string{"format", "format/live"}, nil},
 	{"analyze/tree", []string{"analyze", "format", "format/live"}, nil},
-	{"analyze/symbols", []string{"format"}, []string{"github.com/ianlancetaylor/demangle"}},
+	{"analyze/symbols", []string{"format", "analyze/symbols/dwarf"}, []string{"github.com/ianlancetaylor/demangle", "github.com/ulikunitz/xz", "github.com/ulikunitz/xz/lzma"}},
+	{"analyze/symbols/dwarf", nil, nil},
 	{"analyze/segments", []string{"analyze", "format", "format/live"}, nil},
 	{"analyze/...", []string{"analyze", "analyze/tree", "analyze/segments", "format", "format/live"}, nil}, // one answer never imports another
 	{"cmd/gpurec", []string{"recorder", "recorder/...", "cuda", "cuda/...", "format", "format/live", "analyze/symbols", "analyze/tree"}, []string{"github.com/spf13/pflag", "golang.org/x/sys/unix"}},

@@ -10,7 +10,9 @@
 //	afford.go    what a file may say of itself before it is believed
 //	elf.go       one file: its build id, its symbols, read as a stream
 //	pclntab.go   Go's functions and lines, which a stripped program has too
-//	dwarf.go     one file's functions, inlined ones too, and its line table
+//	packed.go    symbols packed in a file (.gnu_debugdata)
+//	debug.go     one file's debug information, for the package dwarf
+//	split.go     what of it is in other files: .dwo, .dwp, dwz's
 //
 // It promises: a file is believed only if its build id is the recorded one; what
 // was not found is said of each module; reading is bounded by Options and ends when

@@ -2,7 +2,6 @@ package symbols
 
 import (
 	"bytes"
-	"compress/zlib"
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
@@ -18,7 +17,7 @@ import (
 // An image is an ELF file that may be a module's, or its debug file.
 type image struct {
 	path    string
-	file    *os.File
+	file    *os.File // nil: it lies in another
 	elf     *elf.File
 	buildID string // in hex; "" where it has none
 }
@@ -60,7 +59,11 @@ func openImage(path string) (*image, error) {
 	return img, nil
 }
 
-func (g *image) close() { g.file.Close() }
+func (g *image) close() {
+	if g.file != nil {
+		g.file.Close()
+	}
+}
 
 // raw is a section as it lies in the file; of a compressed one, which has no
 // business to be where this is asked for, nothing.
@@ -266,61 +269,4 @@ func demangled(name string) string {
 		return name[:from] + "[...]" + name[to+1:]
 	}
 	return demangle.Filter(name, demangle.NoParams, demangle.NoEnclosingParams, demangle.NoClones, demangle.MaxLength(12))
-}
-
-// debugSections are those of DWARF that lines and functions need.
-var debugSections = []string{"abbrev", "info", "line", "ranges", "str", "addr", "line_str", "str_offsets", "rnglists"}
-
-// section is one of DWARF's, in the old way of compressing too.
-func (g *image) section(name string) *elf.Section {
-	if s := g.elf.Section(".debug_" + name); s != nil && s.Type != elf.SHT_NOBITS {
-		return s
-	}
-	if s := g.elf.Section(".zdebug_" + name); s != nil && s.Type != elf.SHT_NOBITS {
-		return s
-	}
-	return nil
-}
-
-// debugSize is what DWARF takes in memory; 0 where there is none.
-func (g *image) debugSize() (n uint64) {
-	if g.section("info") == nil || g.section("abbrev") == nil {
-		return 0
-	}
-	for _, name := range debugSections {
-		if s := g.section(name); s != nil {
-			n = min(n+plainSize(s), 1<<62)
-		}
-	}
-	return n
-}
-
-// oldHeader is before what .zdebug_ compresses: "ZLIB" and its size.
-const oldHeader = 12
-
-func plainSize(s *elf.Section) uint64 {
-	var h [oldHeader]byte
-	if s.Name[1] == 'z' {
-		if n, _ := raw(s).ReadAt(h[:], 0); n == len(h) && string(h[:4]) == "ZLIB" {
-			return min(binary.BigEndian.Uint64(h[4:]), 1<<61)
-		}
-	}
-	return min(s.Size, 1<<61)
-}
-
-// debugData is a section's content; its size has been judged.
-func debugData(s *elf.Section) ([]byte, error) {
-	if s.Name[1] != 'z' {
-		return s.Data()
-	}
-	size := int64(plainSize(s))
-	r, err := zlib.NewReader(io.NewSectionReader(raw(s), oldHeader, int64(s.FileSize)))
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer // grows with what there is, not with what is claimed
-	if _, err := io.Copy(&b, io.LimitReader(r, size)); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
 }

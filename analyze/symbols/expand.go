@@ -30,10 +30,10 @@ type expansion struct {
 	nextStack format.StackID
 }
 
-// done finds the nodes that are an expansion's, and the frames that only stand for
-// what is inlined.
-func done(defs *format.Defs) (stacks map[format.StackID]bool, inlined map[format.FrameID]bool) {
-	stacks, inlined = map[format.StackID]bool{}, map[format.FrameID]bool{}
+// done finds the nodes that are an expansion's, the frames that only stand for what
+// is inlined, and what was expanded.
+func done(defs *format.Defs) (stacks map[format.StackID]bool, inlined map[format.FrameID]bool, expanded map[key]bool) {
+	stacks, inlined, expanded = map[format.StackID]bool{}, map[format.FrameID]bool{}, map[key]bool{}
 	called := map[format.FrameID]bool{} // from another address
 	defs.Each(func(format.Frame) {}, func(s format.Stack) {
 		f, _ := defs.Frame(s.Frame)
@@ -42,7 +42,7 @@ func done(defs *format.Defs) (stacks map[format.StackID]bool, inlined map[format
 		if ok && f.Kind == format.FrameNative && g.Kind == f.Kind && keyOf(&f) == keyOf(&g) && f.Address != 0 &&
 			(f.Function != g.Function || f.File != g.File || f.Line != g.Line) {
 			stacks[s.ID], stacks[up.ID] = true, true
-			inlined[f.ID] = true
+			inlined[f.ID], expanded[keyOf(&f)] = true, true
 		} else {
 			called[s.Frame] = true
 		}
@@ -50,7 +50,7 @@ func done(defs *format.Defs) (stacks map[format.StackID]bool, inlined map[format
 	for id := range called { // of a recursion: its own caller's inlined calls come before it
 		delete(inlined, id)
 	}
-	return stacks, inlined
+	return stacks, inlined, expanded
 }
 
 // frame says what a frame's address lies in, outermost first, at least one.

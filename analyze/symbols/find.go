@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,23 @@ import (
 
 // DebugDir is where distributions put debug files.
 const DebugDir = "/usr/lib/debug"
+
+// DebugDirs are the folders of this machine that have debug files by build id:
+// DebugDir, and what debuginfod's clients (gdb, perf, debuginfod-find) have fetched.
+// Nothing is fetched.
+func DebugDirs() []string {
+	dirs := []string{DebugDir}
+	if dir := os.Getenv("DEBUGINFOD_CACHE_PATH"); dir != "" {
+		return append(dirs, dir)
+	}
+	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
+		dirs = append(dirs, filepath.Join(dir, "debuginfod_client"))
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, ".cache", "debuginfod_client"), filepath.Join(home, ".debuginfod_client_cache"))
+	}
+	return dirs
+}
 
 // A finder looks for a module's files: the module itself, and what was split off it.
 type finder struct {
@@ -76,7 +94,7 @@ func (f *finder) images(b *budget, module, id string) (images []*image, why stri
 		}
 		images = append(images, img)
 	}
-	byID := func(img *image) string {
+	fits := func(img *image) string {
 		switch {
 		case img.buildID == id:
 			return ""
@@ -90,31 +108,38 @@ func (f *finder) images(b *budget, module, id string) (images []*image, why stri
 
 	module = strings.TrimSuffix(module, gone)
 	name := path.Base(module)
-	try(module, byID)
+	try(module, fits)
 	for _, dir := range f.search {
-		try(filepath.Join(dir, filepath.FromSlash(module)), byID)
+		try(filepath.Join(dir, filepath.FromSlash(module)), fits)
 	}
 	if len(f.search) > 0 {
 		for _, file := range f.named(b, name) {
-			try(file, byID)
+			try(file, fits)
 		}
 	}
-	if len(id) > 2 && !strings.ContainsAny(id, `./\`) {
-		split := filepath.Join(".build-id", id[:2], id[2:])
-		for _, dir := range append(append([]string(nil), f.debug...), f.search...) {
-			try(filepath.Join(dir, split+".debug"), byID)
-			try(filepath.Join(dir, split), byID)
-			try(filepath.Join(dir, id, "debuginfo"), byID) // as debuginfod's clients keep them
-			try(filepath.Join(dir, id, "executable"), byID)
-		}
+	for _, file := range f.byID(id) {
+		try(file, fits)
 	}
 	if len(images) > 0 {
-		f.linked(b, images[0], module, id, try, byID)
+		f.linked(b, images[0], module, id, try, fits)
 	}
 	if len(images) > 0 {
 		why = ""
 	}
 	return images, why
+}
+
+// byID are the files that folders have of a build id, where they are laid out so.
+func (f *finder) byID(id string) (files []string) {
+	if len(id) <= 2 || strings.ContainsAny(id, `./\`) {
+		return nil
+	}
+	split := filepath.Join(".build-id", id[:2], id[2:])
+	for _, dir := range append(append([]string(nil), f.debug...), f.search...) {
+		files = append(files, filepath.Join(dir, split+".debug"), filepath.Join(dir, split),
+			filepath.Join(dir, id, "debuginfo"), filepath.Join(dir, id, "executable")) // the last two as debuginfod's clients keep them
+	}
+	return files
 }
 
 // linked tries the debug file that an image names. Where neither has a build id

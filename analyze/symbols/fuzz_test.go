@@ -1,11 +1,15 @@
 package symbols
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/ulikunitz/xz"
+
+	"github.com/gpurec/gpurec/analyze/symbols/dwarf"
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -38,6 +42,10 @@ func FuzzImage(f *testing.F) {
 		f.Add(b, uint64(0x400100))
 	}
 	dir := f.TempDir()
+	beside(f, dir)
+	for _, name := range []string{"dwz4", "dwz5", "split4", "split5"} {
+		f.Add(form(f, name), uint64(0x400150))
+	}
 	f.Fuzz(func(t *testing.T, b []byte, addr uint64) {
 		path := filepath.Join(dir, "image")
 		if err := os.WriteFile(path, b, 0o600); err != nil {
@@ -59,7 +67,7 @@ func FuzzImage(f *testing.F) {
 			t.Fatalf("%d answers for %d addresses", len(chains), len(m.addrs))
 		}
 		for _, chain := range chains {
-			if len(chain) > maxInlined+1 {
+			if len(chain) > dwarf.MostInlined+1 {
 				t.Errorf("%d calls at an address", len(chain))
 			}
 			for _, p := range chain {
@@ -73,11 +81,95 @@ func FuzzImage(f *testing.F) {
 	})
 }
 
+// form is a file of testdata/forms.
+func form(t testing.TB, name string) []byte {
+	b, err := os.ReadFile(filepath.Join("testdata/forms", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// besides are the files that the programs of testdata/forms have debug information in.
+var besides = []struct{ program, name string }{
+	{"dwz4", "both4.debug"}, {"dwz5", "both5.debug"}, {"split5", "one.dwo"}, {"split5", "two.dwo"}, {"split4", "split4.dwp"}, {"split5", "split5.dwp"},
+}
+
+func beside(t testing.TB, dir string) {
+	for _, f := range besides {
+		if err := os.WriteFile(filepath.Join(dir, f.name), form(t, f.name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// FuzzBeside has a sound program, and beside it a file that may hold anything.
+func FuzzBeside(f *testing.F) {
+	for n, c := range besides {
+		f.Add(form(f, c.name), uint8(n))
+	}
+	dir := f.TempDir()
+	ids := make([]string, len(besides))
+	for n, c := range besides {
+		os.MkdirAll(filepath.Join(dir, c.name), 0o700)
+		path := filepath.Join(dir, c.name, c.program)
+		os.WriteFile(path, form(f, c.program), 0o600)
+		ids[n] = idOf(f, path)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, n uint8) {
+		n %= uint8(len(besides))
+		c := besides[n]
+		if err := os.WriteFile(filepath.Join(dir, c.name, c.name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m := &Module{Path: filepath.Join(dir, c.name, c.program), BuildID: ids[n], addrs: []uint64{0x400150, 0x400180, 0x400210, 0x4002d0, 0x400333}}
+		if chains := m.resolve(everything, &finder{}, 1<<20); len(chains) != len(m.addrs) || len(chains[1]) == 0 {
+			t.Fatalf("the program itself is not read: %q, %v", m.Why, chains)
+		}
+	})
+}
+
+// FuzzUnpack has what should be a stream of xz: it ends, in the memory that was
+// allowed.
+func FuzzUnpack(f *testing.F) {
+	for _, b := range packages(f) {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if out, err := unpack(bytes.NewReader(b), 1<<20); err == nil && len(out) > 1<<20 {
+			t.Errorf("%d bytes", len(out))
+		}
+	})
+}
+
+// packages are streams of xz: of one block, of three, without a check, empty.
+func packages(t testing.TB) (out [][]byte) {
+	plain := form(t, "dwz4")
+	for _, c := range []struct {
+		xz.WriterConfig
+		content []byte
+	}{{xz.WriterConfig{}, plain}, {xz.WriterConfig{BlockSize: 3000, CheckSum: xz.CRC32}, plain}, {xz.WriterConfig{NoCheckSum: true}, plain}, {xz.WriterConfig{CheckSum: xz.SHA256}, nil}} {
+		var b bytes.Buffer
+		w, err := c.NewWriter(&b)
+		if err == nil {
+			_, err = w.Write(c.content)
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, b.Bytes())
+	}
+	return out
+}
+
 // TestFlippedBits damages files systematically, also where no fuzzer runs.
 func TestFlippedBits(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "image")
-	for n, b := range smalls(t) {
+	each := func(n int, b []byte, f func(c []byte)) {
 		for at := n; at < len(b); at += 41 {
 			c := append([]byte(nil), b...)
 			c[at] ^= 1 << (at % 8)
@@ -87,12 +179,33 @@ func TestFlippedBits(t *testing.T) {
 			if at%5 == 0 {
 				c = c[:at]
 			}
-			os.WriteFile(path, c, 0o600)
-			if img, err := openImage(path); err == nil {
-				id := img.buildID
-				img.close()
-				resolved(&finder{}, path, id, []uint64{0x400100, 0x400150, 0x401000, 0x401010})
-			}
+			f(c)
 		}
+	}
+	read := func(path string) {
+		if img, err := openImage(path); err == nil {
+			id := img.buildID
+			img.close()
+			resolved(&finder{}, path, id, []uint64{0x400100, 0x400150, 0x401000, 0x401010})
+		}
+	}
+	beside(t, dir)
+	for n, b := range append(smalls(t), form(t, "dwz4"), form(t, "dwz5"), form(t, "split4"), form(t, "split5")) {
+		each(n, b, func(c []byte) {
+			os.WriteFile(path, c, 0o600)
+			read(path)
+		})
+	}
+	for n, f := range besides {
+		program := filepath.Join(dir, f.program)
+		os.WriteFile(program, form(t, f.program), 0o600)
+		each(n, form(t, f.name), func(c []byte) {
+			os.WriteFile(filepath.Join(dir, f.name), c, 0o600)
+			read(program)
+		})
+		beside(t, dir)
+	}
+	for n, b := range packages(t) {
+		each(n, b, func(c []byte) { unpack(bytes.NewReader(c), 1<<20) })
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"sort"
+
+	"github.com/gpurec/gpurec/analyze/symbols/dwarf"
 )
 
 // A goTable is what Go's linker leaves in every program, stripped or not, for
@@ -59,7 +61,7 @@ func (g *image) goTable(most int64) (*goTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &goTable{g: g, order: g.elf.ByteOrder, steps: int(mostWork(s.Size, 0))}
+	t := &goTable{g: g, order: g.elf.ByteOrder, steps: int(dwarf.MostWork(int64(s.Size), 0))}
 	if len(b) < goHeader {
 		return nil, errGoTable
 	}
@@ -227,7 +229,7 @@ func (t *goTable) place(addr uint64) []place {
 		return p
 	}
 	var chain []place
-	for len(chain) < maxInlined {
+	for len(chain) < dwarf.MostInlined {
 		index := t.value(inlined, entry, pc)
 		if index < 0 {
 			break

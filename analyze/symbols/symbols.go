@@ -5,16 +5,18 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
+	"github.com/gpurec/gpurec/analyze/symbols/dwarf"
 	"github.com/gpurec/gpurec/format"
 )
 
 // Options are where symbols are looked for and how much is read for them.
 type Options struct {
 	Search   []string // folders with the modules or their debug files, at any depth or by build id
-	Debug    []string // folders laid out as DebugDir, which is one of them
+	Debug    []string // folders laid out as one of DebugDirs, which belong to them
 	MaxDWARF int64    // the most debug information of a file, as it is in memory; 0: read none
 	Stop     func() bool
 	Progress func(done, of int64) // modules; nil: nobody listens
@@ -44,6 +46,13 @@ type Report struct {
 	Changed bool      `json:"changed"` // something was learned
 	Stopped bool      `json:"stopped"` // it was told to stop before it was through
 	Notes   []string  `json:"notes,omitempty"`
+}
+
+// A place is a function, and where in it the address or the call within is.
+type place struct {
+	function string
+	file     string
+	line     int32
 }
 
 // errStopped ends reading when Options.Stop says so.
@@ -93,7 +102,7 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 	}
 	find := &finder{search: opt.Search, debug: opt.Debug}
 	r := &Report{Modules: []*Module{}}
-	stacks, inlined := done(defs)
+	stacks, inlined, expanded := done(defs)
 	known := map[key][]place{}
 	r.Modules = modules(defs, inlined)
 	for i, m := range r.Modules {
@@ -117,7 +126,7 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 	x := &expansion{defs: defs, out: &format.Restatement{Frames: map[format.FrameID]format.Frame{}, Stacks: map[format.StackID][]format.Stack{}},
 		chains: map[format.FrameID][]place{}, inner: map[format.FrameID][]format.FrameID{}, nextFrame: 1, nextStack: format.StackBeforeRecording + 1}
 	defs.Each(func(f format.Frame) {
-		if chain := known[keyOf(&f)]; f.Kind == format.FrameNative && len(chain) > 0 && !inlined[f.ID] && !worse(&f, chain) {
+		if chain := known[keyOf(&f)]; f.Kind == format.FrameNative && len(chain) > 0 && !inlined[f.ID] && !worse(&f, chain, expanded[keyOf(&f)]) {
 			x.frame(f, chain)
 		}
 	}, func(format.Stack) {}, func(format.NameID, string) {})
@@ -153,10 +162,10 @@ func load(b *budget, t *format.Trace) (*format.Defs, error) {
 	return defs, nil
 }
 
-// worse reports whether a frame says more already: a line that was found where
-// there was debug information.
-func worse(f *format.Frame, chain []place) bool {
-	return f.Function != "" && chain[0].function == "" || f.Line > 0 && chain[len(chain)-1].line == 0
+// worse reports whether a frame says more already: a line, or what is inlined, that
+// was found where there was debug information.
+func worse(f *format.Frame, chain []place, expanded bool) bool {
+	return expanded && len(chain) == 1 || f.Function != "" && chain[0].function == "" || f.Line > 0 && chain[len(chain)-1].line == 0
 }
 
 // modules are the mapped files of native frames, those with most first.
@@ -189,7 +198,8 @@ func modules(defs *format.Defs, inlined map[format.FrameID]bool) []*Module {
 // resolve looks a module's addresses up:
 //
 //  1. the files that are the module's are found;
-//  2. functions come from their symbol tables, the whole one before the dynamic one;
+//  2. functions come from their symbol tables, the whole one, in the file or packed
+//     in it, before the dynamic one;
 //  3. functions, inlined ones too, and lines come from the first with debug
 //     information that is not too large;
 //  4. what Go's own table knows besides, that of a stripped program too.
@@ -224,12 +234,27 @@ func (m *Module) resolve(b *budget, find *finder, maxDWARF int64) (out [][]place
 	}
 	m.From = strings.Join(from, ", ")
 	names := make([]string, len(m.addrs))
-	for _, table := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
-		for _, img := range images {
-			if err := img.symbols(b, table, m.addrs, names); err != nil {
-				m.Why = err.Error()
-			}
+	look := func(img *image, table elf.SectionType) {
+		if err := img.symbols(b, table, m.addrs, names); err != nil {
+			m.Why = err.Error()
 		}
+	}
+	for _, img := range images {
+		look(img, elf.SHT_SYMTAB)
+	}
+	for _, img := range images {
+		if !slices.Contains(names, "") {
+			break
+		}
+		packed, err := img.packed()
+		if err != nil {
+			m.Why = err.Error()
+		} else if packed != nil {
+			look(packed, elf.SHT_SYMTAB)
+		}
+	}
+	for _, img := range images {
+		look(img, elf.SHT_DYNSYM)
 	}
 	out = make([][]place, len(m.addrs))
 	for i, name := range names {
@@ -237,7 +262,7 @@ func (m *Module) resolve(b *budget, find *finder, maxDWARF int64) (out [][]place
 			out[i] = []place{{function: name}}
 		}
 	}
-	m.lines(b, images, maxDWARF, names, out)
+	m.lines(b, find, images, maxDWARF, names, out)
 	m.golines(b, images, maxDWARF, out)
 	if m.BuildID == "" && m.Why == "" {
 		m.Why = "unverified: it has no build id"
@@ -245,42 +270,62 @@ func (m *Module) resolve(b *budget, find *finder, maxDWARF int64) (out [][]place
 	return out
 }
 
-func (m *Module) lines(b *budget, images []*image, maxDWARF int64, names []string, out [][]place) {
+// lines adds what the first of the images with debug information says of the
+// addresses.
+func (m *Module) lines(b *budget, find *finder, images []*image, maxDWARF int64, names []string, out [][]place) {
 	for _, img := range images {
 		size := img.debugSize()
 		if size == 0 {
 			continue
 		}
 		if size > uint64(maxDWARF) {
-			m.Why = fmt.Sprintf("lines were not read: %s has %s of debug information, more than %s", img.path, format.Bytes(int64(size)), format.Bytes(maxDWARF))
+			m.Why = "lines were not read: " + tooLarge(img.path, size, maxDWARF).Error()
 			continue
 		}
-		chains, err := img.places(b, m.addrs)
+		answer, err := img.places(b, find, m, maxDWARF)
 		if err != nil {
 			m.Why = err.Error()
 			continue
 		}
-		for i, chain := range chains {
-			if len(chain) == 0 {
-				continue
-			}
-			// Of a function that only its file sees, DWARF has no more than the
-			// last part of its name.
-			if plain := chain[0].function; plain == "" || strings.HasSuffix(names[i], "::"+plain) {
-				chain[0].function = names[i]
-			}
-			for j := range chain {
-				if chain[j].function == "" && j > 0 {
-					chain[j].function = "[inlined]"
-				}
-			}
-			if chain[0].function != "" || chain[0].line > 0 {
+		for i, found := range answer.Places {
+			if chain := chainOf(found, names[i]); len(chain) > 0 {
 				out[i] = chain
 			}
 		}
 		m.Why = ""
+		switch {
+		case answer.Why != nil && answer.Units > 1:
+			m.Why = fmt.Sprintf("%d of %d units of its debug information were not understood: %v", answer.Units-answer.Whole, answer.Units, answer.Why)
+		case answer.Why != nil:
+			m.Why = fmt.Sprintf("its debug information was not understood: %v", answer.Why)
+		case answer.Other != nil:
+			m.Why = fmt.Sprintf("names of inlined functions may be left out: %v", answer.Other)
+		}
 		return
 	}
+}
+
+// chainOf is what debug information found at an address, where the symbol tables
+// have that function.
+func chainOf(found []dwarf.Place, symbol string) []place {
+	if len(found) == 0 {
+		return nil
+	}
+	chain := make([]place, len(found))
+	for i, p := range found {
+		if chain[i] = (place{p.Function, p.File, p.Line}); p.Function == "" && i > 0 {
+			chain[i].function = "[inlined]"
+		}
+	}
+	// Of a function that only its file sees, DWARF has no more than the last part of
+	// its name.
+	if outer := found[0]; outer.Function == "" || outer.Last != "" && strings.HasSuffix(symbol, "::"+outer.Last) {
+		chain[0].function = symbol
+	}
+	if chain[0].function == "" && chain[0].line == 0 {
+		return nil
+	}
+	return chain
 }
 
 // count adds up what is known, after the change.

@@ -78,6 +78,16 @@ func TestSplit(t *testing.T) {
 	}{
 		{"by build id", stripped, func(t *testing.T) *finder { return &finder{debug: []string{place(t, byID)}} }},
 		{"by build id in a search folder, the module is not here", "/nowhere/chain", func(t *testing.T) *finder { return &finder{search: []string{place(t, byID)}} }},
+		{"what debuginfod's clients have", stripped, func(t *testing.T) *finder {
+			t.Setenv("DEBUGINFOD_CACHE_PATH", place(t, id+"/debuginfo"))
+			return &finder{debug: DebugDirs()}
+		}},
+		{"what debuginfod's clients have in the home folder", stripped, func(t *testing.T) *finder {
+			t.Setenv("DEBUGINFOD_CACHE_PATH", "")
+			t.Setenv("XDG_CACHE_HOME", "")
+			t.Setenv("HOME", place(t, ".cache/debuginfod_client/"+id+"/debuginfo"))
+			return &finder{debug: DebugDirs()}
+		}},
 		{"debuginfod's folder", "/nowhere/chain", func(t *testing.T) *finder { return &finder{search: []string{place(t, id+"/debuginfo")}} }},
 		{"by its link, in the debug folder", stripped, func(t *testing.T) *finder {
 			return &finder{debug: []string{place(t, filepath.Join(filepath.Dir(stripped), "split.debug"))}}

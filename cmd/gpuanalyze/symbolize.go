@@ -26,9 +26,12 @@ line, from which files, and what could not be read.
 
 A file counts only if its build id is the recorded one. Looked for are the module
 where it was, in the --search folders (its path below them, its name at any depth,
-.build-id/xx/yyy.debug, a debuginfod cache), its .gnu_debuglink, and the debug
-folders' .build-id. Symbol tables are read whatever their size, debug information
-up to --max-dwarf of each file.`,
+.build-id/xx/yyy.debug, a debuginfod cache), its .gnu_debuglink, and by build id the
+debug folders and what debuginfod's clients have fetched ($DEBUGINFOD_CACHE_PATH,
+~/.cache/debuginfod_client); nothing is fetched. Split debug information (.dwo, .dwp)
+and what dwz moved to a file of its own are looked for beside them and in the
+--search folders. Symbol tables, packed ones too, are read whatever their size,
+debug information up to --max-dwarf of each file.`,
 		examples: []string{
 			"gpuanalyze symbolize train.gpurec",
 			"gpuanalyze symbolize --search ./binaries -o named.gpurec train.gpurec",
@@ -73,7 +76,7 @@ func runSymbolize(ctx context.Context, stdout, stderr io.Writer, args []string) 
 	if err := unattended(path, time.Now()); err != nil {
 		return err
 	}
-	opt := symbols.Options{Search: *search, Debug: append(*debug, symbols.DebugDir), MaxDWARF: most}
+	opt := symbols.Options{Search: *search, Debug: append(*debug, symbols.DebugDirs()...), MaxDWARF: most}
 	if bar := newProgress(stderr, "modules"); bar != nil {
 		opt.Progress = bar.show
 		defer bar.clear()

@@ -49,7 +49,7 @@ func symbolize(ctx context.Context, trace string, most time.Duration, within int
 	done := make(chan answer, 1)
 	go func() {
 		r, err := symbols.Trace(ctx, trace, "", symbols.Options{
-			Debug:    []string{symbols.DebugDir},
+			Debug:    symbols.DebugDirs(),
 			MaxDWARF: mostDWARF,
 			Stop: func() bool {
 				return time.Duration(recorder.CPUTime()-cpu) > most || time.Since(start) > patience*most/2
