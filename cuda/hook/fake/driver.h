@@ -7,7 +7,7 @@
  *   host.c     pinned memory,            entry.c   cuGetProcAddress, errors
  *              pointer queries           names.c   names and their versions
  *   array.c    arrays                    graph.c   graphs with memory
- *   ipc.c      memory of others
+ *   ipc.c      memory of others          bind.c    multicast, sparse arrays
  *   sim.c      shared with NVML (sim.h)  heap.c    addresses (heap.h)
  *
  * It keeps books and moves no data: pinned and managed memory is real, because

@@ -25,7 +25,7 @@ long long free_now(void)
 	return (long long)bytes;
 }
 
-static const struct row *const sets[] = {driver_rows, memory_rows, outside_rows};
+static const struct row *const sets[] = {driver_rows, memory_rows, reserve_rows, outside_rows};
 
 static const struct row *find(const char *name)
 {

@@ -29,7 +29,7 @@ struct row {
 	void (*run)(void);
 };
 
-extern const struct row driver_rows[], memory_rows[], outside_rows[];
+extern const struct row driver_rows[], memory_rows[], reserve_rows[], outside_rows[];
 
 extern int checks;
 

@@ -23,7 +23,7 @@ $cc $flags $lib -Wl,-soname,libnvidia-ml.so.1 -Wl,--version-script=nvml.map -o "
 	nvml.c sim.c -lpthread -ldl
 
 cd "$here"
-$cc $flags -rdynamic -o "$out/fake_test" fake_test.c driver_rows.c memory_rows.c outside_rows.c \
+$cc $flags -rdynamic -o "$out/fake_test" fake_test.c driver_rows.c memory_rows.c reserve_rows.c outside_rows.c \
 	-L"$out" -l:libcuda.so.1 -lpthread -ldl
 LD_LIBRARY_PATH=$out
 export LD_LIBRARY_PATH
