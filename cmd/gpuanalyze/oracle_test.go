@@ -51,7 +51,7 @@ func oracles(t *testing.T, each func(text string, want *oracle), args ...string)
 	if err != nil {
 		t.Skip("there is no python3")
 	}
-	cmd := exec.Command(python, append([]string{"testdata/oracle.py"}, args...)...)
+	cmd := exec.Command(python, append([]string{"-B", "testdata/oracle.py"}, args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
