@@ -28,8 +28,9 @@ func hookThreads(s *suite) error {
 
 // hookStacks is an event with a stack: of Python, against a walk that reads each
 // frame's code and instruction and does nothing with them; and of native frames,
-// against glibc's backtrace. What none, python, native and both cost on the same
-// frames is asked of the first Python, how each version is read of them all.
+// of C against glibc's backtrace, and of Go that calls C, which that does not know.
+// What none, python, native and both cost on the same frames is asked of the first
+// Python, how each version is read of them all.
 func hookStacks(s *suite) error {
 	for i, p := range s.pythons() {
 		python := func(stacks string, frames, rounds int) error {
@@ -56,8 +57,10 @@ func hookStacks(s *suite) error {
 		}
 	}
 	for _, frames := range []int{10, 30, 40} {
-		if err := s.recorded([]string{"--stacks", "native"}, filepath.Join(s.tools, "nativebench"), strconv.Itoa(frames), strconv.Itoa(s.rounds(5))); err != nil {
-			return err
+		for _, program := range []string{"nativebench", "cgobench"} {
+			if err := s.recorded([]string{"--stacks", "native"}, filepath.Join(s.tools, program), strconv.Itoa(frames), strconv.Itoa(s.rounds(5))); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

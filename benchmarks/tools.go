@@ -85,6 +85,17 @@ func (s *suite) build(sources string) error {
 			return fmt.Errorf("compile %s: %w\n%s", p[0], err, out)
 		}
 	}
+	return s.buildGo(sources)
+}
+
+// buildGo compiles cgobench, which is Go and calls libburst.so.
+func (s *suite) buildGo(sources string) error {
+	c := exec.Command("go", "build", "-o", filepath.Join(s.tools, "cgobench"), "./cgo")
+	c.Dir = filepath.Dir(sources)
+	c.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_LDFLAGS=-L"+s.tools+" -Wl,-rpath,$ORIGIN -l:libburst.so -l:libc10.so")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile cgobench: %w\n%s", err, out)
+	}
 	return nil
 }
 

@@ -5,7 +5,7 @@
  * by which Go's own tracer walks. (Leaves do not, and of a leaf that failed, whose
  * deferred functions run above it, the caller is left out.) At two places they do not lead on, where the one
  * language calls the other and stacks change. Those are known by their instructions,
- * which are the same in all that Go 1.21 to 1.26 make, stripped or not:
+ * which are the same in what Go 1.22 to 1.26 make, stripped or not:
  *
  *   goroutine's stack                  thread's stack
  *   ───────────────── goexit           ───────────── the thread's, or C that called Go
