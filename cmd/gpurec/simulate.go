@@ -21,6 +21,9 @@ type simulation struct {
 
 const booksName = "gpurec-simulated-"
 
+// booksSize is struct sim_state's, cuda/hook/fake/sim.h.
+const booksSize = 64 + 192*1024
+
 // simulate prepares a simulated GPU with so many devices. This process's own
 // environment gets the books too: its NVML reads them.
 func simulate(devices int, say func(string)) (*simulation, error) {
@@ -34,6 +37,12 @@ func simulate(devices int, say func(string)) (*simulation, error) {
 		return nil, fmt.Errorf("the simulated GPU's books: %w", err)
 	}
 	syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	// All its blocks now: a page that finds none later is a SIGBUS.
+	if err := syscall.Fallocate(int(f.Fd()), 0, 0, booksSize); err != nil && err != syscall.EOPNOTSUPP && err != syscall.EINTR {
+		f.Close()
+		os.Remove(f.Name())
+		return nil, fmt.Errorf("the simulated GPU's books: %s: %w; TMPDIR names another place", f.Name(), err)
+	}
 	os.Setenv("GPUREC_SIM_STATE", f.Name())
 	if devices > 0 {
 		os.Setenv("GPUREC_SIM_DEVICES", strconv.Itoa(devices))

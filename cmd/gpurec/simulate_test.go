@@ -100,3 +100,35 @@ func TestSimulateNumber(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 }
+
+// TestFullTemporary: where the simulated GPU's books find no room, nothing is
+// started, and a program that comes to them in another way is refused the driver:
+// neither ends by the SIGBUS of a page that the disk has no block for.
+func TestFullTemporary(t *testing.T) {
+	dir := t.TempDir()
+	prefix := append(mounted(t, dir, "rw"), "sh", "-c", `cat /dev/zero >m/fill 2>/dev/null; exec "$@"`, "sh")
+	run := func(env string, args ...string) (int, string) {
+		t.Helper()
+		c := gpurec(t, dir)
+		args = append(append([]string{}, prefix...), args...)
+		env1 := append(c.Env, env, "XDG_RUNTIME_DIR="+dir)
+		c = exec.Command(args[0], args[1:]...)
+		c.Env = env1
+		status, _, errs := alone(t, dir, c)
+		return status, errs
+	}
+	c := gpurec(t, dir)
+	if status, errs := run("TMPDIR="+dir+"/m", c.Path, "run", "--simulate-gpu", "-o", "t.gpurec", "--", "touch", "started"); status != 125 || !strings.Contains(errs, "no space left on device; TMPDIR names another place; the command was not started") {
+		t.Errorf("status %d, said %q", status, errs)
+	}
+	if _, err := os.Stat(dir + "/started"); err == nil {
+		t.Error("the command was started")
+	}
+	for _, kv := range simulated(t) {
+		if library, ok := strings.CutPrefix(kv, "LD_LIBRARY_PATH="); ok {
+			if status, errs := run("GPUREC_SIM_STATE="+dir+"/m/books", "env", "LD_LIBRARY_PATH="+library, program(t, "oom")); status != 1 || !strings.Contains(errs, "cuInit") {
+				t.Errorf("status %d, said %q", status, errs)
+			}
+		}
+	}
+}

@@ -203,6 +203,21 @@ static bool may_grow(off_t size)
 	       limit.rlim_cur >= (rlim_t)size;
 }
 
+/* grow gives a file its size and its blocks: a page of one that has none, touched
+ * while the disk is full, would end the program with SIGBUS. To one fixed size it
+ * is idempotent, so that two processes may do it at once. */
+static bool grow(int fd, off_t size)
+{
+	int failed;
+
+	if (!may_grow(size))
+		return false;
+	do
+		failed = fallocate(fd, 0, 0, size);
+	while (failed && errno == EINTR);
+	return !failed || (errno == EOPNOTSUPP && ftruncate(fd, size) == 0);
+}
+
 struct sim_state *sim_state_open(bool private_if_unset)
 {
 	const char *path = getenv("GPUREC_SIM_STATE");
@@ -214,10 +229,9 @@ struct sim_state *sim_state_open(bool private_if_unset)
 
 		if (fd < 0)
 			return NULL;
-		/* Growing to one fixed size is idempotent: two processes may
-		 * do it at once. A longer file is somebody else's. */
+		/* A longer file is somebody else's. */
 		if (fstat(fd, &st) == 0 && st.st_size <= (off_t)sizeof *s &&
-		    (st.st_size == (off_t)sizeof *s || (may_grow(sizeof *s) && ftruncate(fd, sizeof *s) == 0)))
+		    (st.st_size == (off_t)sizeof *s || grow(fd, sizeof *s)))
 			s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		close(fd);
 	} else if (private_if_unset) {
