@@ -51,9 +51,16 @@ func show(function string) bool {
 	return function != "" && function != "runtime.goexit" && function != "runtime.main"
 }
 
+// mostCallers is how far a stack is counted whose outer frames are left out.
+const mostCallers = 1 << 16
+
+// beyond is what is asked for more than is kept: the frames that are not shown, and
+// one that says that there are others.
+const beyond = 16
+
 // caller is the stack of the program's own code at this moment.
 func (c *stackCache) caller() cachedStack {
-	var pcs [format.MaxFrames]uintptr
+	var pcs [format.MaxFrames + beyond]uintptr
 	n := runtime.Callers(2, pcs[:])
 	if n == 0 {
 		return cachedStack{}
@@ -71,7 +78,12 @@ func (c *stackCache) caller() cachedStack {
 		c.known = map[uint64]cachedStack{}
 		c.codes = map[runtime.Frame]ring.Definition{}
 	}
-	s = c.define(append([]uintptr(nil), pcs[:n]...)) // a copy, so that pcs stays off the heap
+	all := append([]uintptr(nil), pcs[:n]...) // a copy, so that pcs stays off the heap
+	for size := 8 * n; n == len(all) && n >= len(pcs) && n < mostCallers; size *= 8 {
+		all = make([]uintptr, size)
+		n = runtime.Callers(2, all)
+	}
+	s = c.define(all[:n])
 	c.known[h] = s
 	return s
 }
@@ -86,11 +98,13 @@ func (c *stackCache) define(pcs []uintptr) cachedStack {
 		if show(f.Function) {
 			f = runtime.Frame{Function: f.Function, File: f.File, Line: f.Line}
 			code, ok := c.codes[f]
-			if !ok {
+			if !ok && len(wire) < format.MaxFrames {
 				code = ring.DefineCode(f.File, f.Function, int32(f.Line), 0, nil)
 				c.codes[f] = code
 			}
-			s.definitions = append(s.definitions, code)
+			if len(wire) < format.MaxFrames {
+				s.definitions = append(s.definitions, code)
+			}
 			wire = append(wire, format.WireFrame{Code: code.Key, Kind: uint32(format.FrameGo)})
 		}
 		if !more {

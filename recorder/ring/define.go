@@ -77,6 +77,9 @@ func DefineStack(frames []format.WireFrame) Definition {
 		b = append(b, fixed(&kept[i])...)
 	}
 	d.Hash = key(b)
+	if d.Dropped > 0 {
+		d.Hash = key(append(b[:len(b):len(b)], 1)) // one that ends there is another stack
+	}
 	return Definition{d.Hash, record(fixed(&d), b)}
 }
 

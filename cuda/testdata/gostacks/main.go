@@ -13,7 +13,7 @@
 package main
 
 // #cgo LDFLAGS: -ldl -lpthread
-// #cgo CFLAGS: -Wall -Wextra -Werror
+// #cgo CFLAGS: -Wall
 // #include "driver.h"
 import "C"
 
