@@ -21,6 +21,7 @@ struct array3_v1 {
 	int32_t format;
 	uint32_t channels, flags;
 };
+#define NONE ((struct array3){0}) /* of a call without a description, which the driver refuses */
 enum { SPARSE = 0x40, DEFERRED = 0x80, LAYERED = 0x1, CUBEMAP = 0x4 };
 
 /* Bytes of 16 texels, to keep whole numbers: CUarray_format says what a channel
@@ -74,12 +75,20 @@ struct requirements {
 	uint32_t reserved[4];
 };
 
+static bool array_begin(struct call *c, unsigned api, struct array3 a, unsigned levels)
+{
+	if (!call_begin(c, api, 0, call_array_size(&a, levels)))
+		return false;
+	call_go(c);
+	return true;
+}
+
 /* The array's true size, where the driver says it; by its documentation it does
  * of deferred arrays only, and those take nothing yet. Else the estimate stands. */
-static void array_took(struct call *c, CUresult status, void *const *out, bool mipmapped)
+static CUresult array_took(struct call *c, CUresult status, void *const *out, bool mipmapped)
 {
 	if (!call_back(c))
-		return;
+		return status;
 	if (status == SUCCESS)
 		c->r.e.b = (uintptr_t)*out;
 	if (status == SUCCESS && c->r.e.size > 0) {
@@ -95,65 +104,42 @@ static void array_took(struct call *c, CUresult status, void *const *out, bool m
 	}
 	call_tell(c, status);
 	call_end(c);
+	return status;
 }
 
 static CUresult array_create(unsigned api, CUresult (*real)(void **, const struct array2 *), void **out, const struct array2 *d)
 {
 	struct call c;
-	struct array3 a = {0};
-	if (d)
-		a = (struct array3){d->width, d->height, 0, d->format, d->channels, 0};
-	if (!call_begin(&c, api, 0, call_array_size(&a, 1)))
+	if (!array_begin(&c, api, d ? (struct array3){d->width, d->height, 0, d->format, d->channels, 0} : NONE, 1))
 		return real(out, d);
-	call_go(&c);
-	CUresult status = real(out, d);
-	array_took(&c, status, out, false);
-	return status;
+	return array_took(&c, real(out, d), out, false);
 }
 WRAP(cuArrayCreate_v2, (void **out, const struct array2 *d), array_create, out, d)
 
 static CUresult array3_create(unsigned api, CUresult (*real)(void **, const struct array3 *), void **out, const struct array3 *d)
 {
 	struct call c;
-	struct array3 a = {0};
-	if (d)
-		a = *d;
-	if (!call_begin(&c, api, 0, call_array_size(&a, 1)))
+	if (!array_begin(&c, api, d ? *d : NONE, 1))
 		return real(out, d);
-	call_go(&c);
-	CUresult status = real(out, d);
-	array_took(&c, status, out, false);
-	return status;
+	return array_took(&c, real(out, d), out, false);
 }
 WRAP(cuArray3DCreate_v2, (void **out, const struct array3 *d), array3_create, out, d)
 
 static CUresult array_create_v1(unsigned api, CUresult (*real)(void **, const struct array2_v1 *), void **out, const struct array2_v1 *d)
 {
 	struct call c;
-	struct array3 a = {0};
-	if (d)
-		a = (struct array3){d->width, d->height, 0, d->format, d->channels, 0};
-	if (!call_begin(&c, api, 0, call_array_size(&a, 1)))
+	if (!array_begin(&c, api, d ? (struct array3){d->width, d->height, 0, d->format, d->channels, 0} : NONE, 1))
 		return real(out, d);
-	call_go(&c);
-	CUresult status = real(out, d);
-	array_took(&c, status, out, false);
-	return status;
+	return array_took(&c, real(out, d), out, false);
 }
 WRAP(cuArrayCreate, (void **out, const struct array2_v1 *d), array_create_v1, out, d)
 
 static CUresult array3_create_v1(unsigned api, CUresult (*real)(void **, const struct array3_v1 *), void **out, const struct array3_v1 *d)
 {
 	struct call c;
-	struct array3 a = {0};
-	if (d)
-		a = (struct array3){d->width, d->height, d->depth, d->format, d->channels, d->flags};
-	if (!call_begin(&c, api, 0, call_array_size(&a, 1)))
+	if (!array_begin(&c, api, d ? (struct array3){d->width, d->height, d->depth, d->format, d->channels, d->flags} : NONE, 1))
 		return real(out, d);
-	call_go(&c);
-	CUresult status = real(out, d);
-	array_took(&c, status, out, false);
-	return status;
+	return array_took(&c, real(out, d), out, false);
 }
 WRAP(cuArray3DCreate, (void **out, const struct array3_v1 *d), array3_create_v1, out, d)
 
@@ -161,15 +147,9 @@ static CUresult mipmapped_create(unsigned api, CUresult (*real)(void **, const s
                                  const struct array3 *d, unsigned levels)
 {
 	struct call c;
-	struct array3 a = {0};
-	if (d)
-		a = *d;
-	if (!call_begin(&c, api, 0, call_array_size(&a, levels)))
+	if (!array_begin(&c, api, d ? *d : NONE, levels))
 		return real(out, d, levels);
-	call_go(&c);
-	CUresult status = real(out, d, levels);
-	array_took(&c, status, out, true);
-	return status;
+	return array_took(&c, real(out, d, levels), out, true);
 }
 WRAP(cuMipmappedArrayCreate, (void **out, const struct array3 *d, unsigned levels), mipmapped_create, out, d, levels)
 

@@ -4,65 +4,48 @@
  */
 #include "call.h"
 
-/* ---- device and managed memory ---------------------------------------------------- */
+/* ---- what takes memory ----------------------------------------------------------- */
 
-static CUresult alloc(unsigned api, CUresult (*real)(CUdeviceptr *, size_t), CUdeviceptr *out, size_t size)
-{
-	struct call c;
-	if (!call_begin(&c, api, 0, (int64_t)size))
-		return real(out, size);
-	call_go(&c);
-	CUresult status = real(out, size);
-	c.r.e.address = status == SUCCESS ? *out : 0;
-	call_took(&c, status);
-	return status;
-}
+/* Before CUDA 3.2 device pointers and sizes had 32 bits; the old functions are
+ * there still, so that each of these stands for several types. */
+#define ALLOC(name, pointer, length) \
+	static CUresult name(unsigned api, CUresult (*real)(pointer *, length), pointer *out, length size) \
+	{ \
+		struct call c; \
+		if (!call_begin(&c, api, 0, (int64_t)size)) \
+			return real(out, size); \
+		call_go(&c); \
+		CUresult status = real(out, size); \
+		c.r.e.address = status == SUCCESS ? *out : 0; \
+		call_took(&c, status); \
+		return status; \
+	}
+ALLOC(alloc, CUdeviceptr, size_t)
+ALLOC(alloc_v1, uint32_t, unsigned)
+ALLOC(alloc_host_v1, CUdeviceptr, unsigned)
 WRAP(cuMemAlloc_v2, (CUdeviceptr * out, size_t size), alloc, out, size)
-
-/* Before CUDA 3.2 device pointers and sizes had 32 bits; the old functions are there still. */
-static CUresult alloc_v1(unsigned api, CUresult (*real)(uint32_t *, unsigned), uint32_t *out, unsigned size)
-{
-	struct call c;
-	if (!call_begin(&c, api, 0, size))
-		return real(out, size);
-	call_go(&c);
-	CUresult status = real(out, size);
-	c.r.e.address = status == SUCCESS ? *out : 0;
-	call_took(&c, status);
-	return status;
-}
 WRAP(cuMemAlloc, (uint32_t * out, unsigned size), alloc_v1, out, size)
+WRAP(cuMemAllocHost_v2, (CUdeviceptr * out, size_t size), alloc, out, size)
+WRAP(cuMemAllocHost, (CUdeviceptr * out, unsigned size), alloc_host_v1, out, size)
 
-static CUresult alloc_pitch(unsigned api, CUresult (*real)(CUdeviceptr *, size_t *, size_t, size_t, unsigned),
-                            CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element)
-{
-	struct call c;
-	if (!call_begin(&c, api, 0, (int64_t)(width * height)))
-		return real(out, pitch, width, height, element);
-	call_go(&c);
-	CUresult status = real(out, pitch, width, height, element);
-	if (status == SUCCESS) {
-		c.r.e.address = *out;
-		c.r.e.size = (int64_t)(*pitch * height);
+#define ALLOC_PITCH(name, pointer, length) \
+	static CUresult name(unsigned api, CUresult (*real)(pointer *, length *, length, length, unsigned), pointer *out, length *pitch, length width, \
+	                     length height, unsigned element) \
+	{ \
+		struct call c; \
+		if (!call_begin(&c, api, 0, (int64_t)((size_t)width * height))) \
+			return real(out, pitch, width, height, element); \
+		call_go(&c); \
+		CUresult status = real(out, pitch, width, height, element); \
+		if (status == SUCCESS) { \
+			c.r.e.address = *out; \
+			c.r.e.size = (int64_t)((size_t)*pitch * height); \
+		} \
+		call_took(&c, status); \
+		return status; \
 	}
-	call_took(&c, status);
-	return status;
-}
-static CUresult alloc_pitch_v1(unsigned api, CUresult (*real)(uint32_t *, unsigned *, unsigned, unsigned, unsigned),
-                               uint32_t *out, unsigned *pitch, unsigned width, unsigned height, unsigned element)
-{
-	struct call c;
-	if (!call_begin(&c, api, 0, (int64_t)width * height))
-		return real(out, pitch, width, height, element);
-	call_go(&c);
-	CUresult status = real(out, pitch, width, height, element);
-	if (status == SUCCESS) {
-		c.r.e.address = *out;
-		c.r.e.size = (int64_t)*pitch * height;
-	}
-	call_took(&c, status);
-	return status;
-}
+ALLOC_PITCH(alloc_pitch, CUdeviceptr, size_t)
+ALLOC_PITCH(alloc_pitch_v1, uint32_t, unsigned)
 WRAP(cuMemAllocPitch, (uint32_t * out, unsigned *pitch, unsigned width, unsigned height, unsigned element), alloc_pitch_v1, out,
      pitch, width, height, element)
 WRAP(cuMemAllocPitch_v2, (CUdeviceptr * out, size_t *pitch, size_t width, size_t height, unsigned element), alloc_pitch, out,
@@ -108,22 +91,7 @@ static CUresult free_v1(unsigned api, CUresult (*real)(uint32_t), uint32_t p)
 }
 WRAP(cuMemFree, (uint32_t p), free_v1, p)
 
-/* ---- host memory --------------------------------------------------------------------- */
-
-WRAP(cuMemAllocHost_v2, (CUdeviceptr * out, size_t size), alloc, out, size)
-
-static CUresult alloc_host_v1(unsigned api, CUresult (*real)(CUdeviceptr *, unsigned), CUdeviceptr *out, unsigned size)
-{
-	struct call c;
-	if (!call_begin(&c, api, 0, size))
-		return real(out, size);
-	call_go(&c);
-	CUresult status = real(out, size);
-	c.r.e.address = status == SUCCESS ? *out : 0;
-	call_took(&c, status);
-	return status;
-}
-WRAP(cuMemAllocHost, (CUdeviceptr * out, unsigned size), alloc_host_v1, out, size)
+/* ---- host memory: given back, and registered ------------------------------------------ */
 
 /* Host pointers, arrays and contexts are pointers; here they are their number. */
 static CUresult free_pointer(unsigned api, CUresult (*real)(void *), void *p)

@@ -16,6 +16,19 @@ static int64_t range_size(CUdeviceptr p)
 	return -1;
 }
 
+/* After the real call: the pointer to it, and how much it is. */
+static CUresult refer_pointer(struct call *c, CUresult status, const CUdeviceptr *out)
+{
+	if (status == SUCCESS) {
+		int err = errno;
+		c->r.e.address = *out;
+		c->r.e.size = range_size(*out);
+		errno = err;
+	}
+	call_refer(c, status);
+	return status;
+}
+
 /* ---- IPC --------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -29,15 +42,7 @@ static CUresult ipc_open(unsigned api, CUresult (*real)(CUdeviceptr *, ipc_handl
 	if (!call_begin(&c, api, 0, -1))
 		return real(out, handle, flags);
 	call_go(&c);
-	CUresult status = real(out, handle, flags);
-	if (status == SUCCESS) {
-		c.r.e.address = *out;
-		c.err = errno;
-		c.r.e.size = range_size(*out);
-		errno = c.err;
-	}
-	call_refer(&c, status);
-	return status;
+	return refer_pointer(&c, real(out, handle, flags), out);
 }
 WRAP(cuIpcOpenMemHandle, (CUdeviceptr * out, ipc_handle handle, unsigned flags), ipc_open, out, handle, flags)
 WRAP(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, ipc_handle handle, unsigned flags), ipc_open, out, handle, flags)
@@ -61,15 +66,7 @@ static CUresult import_pointer(unsigned api, CUresult (*real)(CUdeviceptr *, voi
 		return real(out, pool, data);
 	c.r.c.pool = (uintptr_t)pool;
 	call_go(&c);
-	CUresult status = real(out, pool, data);
-	if (status == SUCCESS) {
-		c.r.e.address = *out;
-		c.err = errno;
-		c.r.e.size = range_size(*out);
-		errno = c.err;
-	}
-	call_refer(&c, status);
-	return status;
+	return refer_pointer(&c, real(out, pool, data), out);
 }
 WRAP(cuMemPoolImportPointer, (CUdeviceptr * out, void *pool, void *data), import_pointer, out, pool, data)
 
