@@ -15,7 +15,7 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 # go-nvml finds its functions when they are first called; some compilers bind at start unless told.
 export CGO_LDFLAGS := -O2 -g -Wl,-z,lazy
 
-.PHONY: build hook pythons generate demo test test-go test-c test-python test-evidence test-interop test-browser test-torture cross check clean torture fuzz
+.PHONY: build hook pythons generate demo test test-go test-stacks test-c test-python test-evidence test-interop test-browser test-torture cross check clean torture fuzz
 
 build: hook
 	$(GO) build $(GOFLAGS_V) -o bin/gpurec ./cmd/gpurec
@@ -53,6 +53,13 @@ pythons:
 test-go: hook pythons
 	$(GO) test -race -json ./... | $(PYTHON) .ci/gotest.py
 	$(GO) test -json -run 'Flip|Cut|EveryOperation' ./format | $(PYTHON) .ci/gotest.py
+
+# Python's frames at length: so many code objects made and dropped, and a 200th of
+# that of programs made of all shapes of frames, from SEED, on each CPython.
+#   make test-stacks STACKS=1000000 SEED=7
+STACKS ?= 100000
+test-stacks: hook pythons
+	GPUREC_STACKS_COUNT=$(STACKS) GPUREC_STACKS_SEED=$(SEED) $(GO) test -count=1 -v -timeout 0 -run 'TestPythonStacks' ./cuda | grep -v '^=== '
 
 # The simulated GPU's own test, and the programs of testdata/programs on it.
 test-c:

@@ -1,7 +1,7 @@
 """Reads go test -json and says what a person wants of it.
 
-A line a package, everything that a failed test printed, and each skip with its
-reason: a skip that nobody sees is read as a pass. Exits 1 when a test or a
+A line a package, everything that a failed test printed, what a test "ran on", and
+each skip with its reason: a skip that nobody sees is read as a pass. Exits 1 when a test or a
 package failed, or when nothing ran.
 """
 
@@ -40,6 +40,8 @@ for line in sys.stdin:
     if action == "fail":
         print(text, end="", flush=True)
         failed = True
+    elif action == "pass":
+        print("".join("%s %s\n" % (test, line[line.index("ran on ") :]) for line in text.splitlines() if ": ran on " in line), end="", flush=True)
     elif action == "skip":
         # t.Skip prints its words last, before the line that says SKIP.
         words = [part.strip() for part in text.splitlines() if part.strip() and not part.strip().startswith(("=== ", "--- "))]

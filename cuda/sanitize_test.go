@@ -60,7 +60,7 @@ func TestSanitizers(t *testing.T) {
 
 	rows := guests(t)
 	for version, python := range interpreters(t) {
-		rows = append(rows, guestRow{"Python " + version, []string{python, "testdata/stacks.py", "kinds"}})
+		rows = append(rows, guestRow{"Python " + version, []string{python, "testdata/stacks.py", "shapes", "1", "0"}})
 	}
 	for _, row := range rows {
 		if row.name == "cancel" {
