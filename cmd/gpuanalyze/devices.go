@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/gpurec/gpurec/analyze/devices"
@@ -47,13 +46,5 @@ func runDevices(ctx context.Context, stdout, stderr io.Writer, args []string) er
 		return err
 	}
 	r := ans.Report(c)
-	if a.json {
-		err = writeJSON(stdout, r)
-	} else {
-		err = r.WriteText(stdout)
-	}
-	if err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return a.conclude(stderr, c)
+	return a.print(stdout, stderr, c, r, r.WriteText)
 }

@@ -172,14 +172,17 @@ func (a *analysis) answer(ctx context.Context, stderr io.Writer, traces []string
 	return c, err
 }
 
-// print writes a report as text or JSON, and concludes.
-func (a *analysis) print(stdout, stderr io.Writer, r interface{ WriteText(io.Writer) error }, c *analyze.Completeness) (err error) {
+// write writes a report as JSON, or as text does.
+func (a *analysis) write(stdout io.Writer, r any, text func(io.Writer) error) error {
 	if a.json {
-		err = writeJSON(stdout, r)
-	} else {
-		err = r.WriteText(stdout)
+		return writeJSON(stdout, r)
 	}
-	if err != nil {
+	return text(stdout)
+}
+
+// print writes a report, and concludes.
+func (a *analysis) print(stdout, stderr io.Writer, c *analyze.Completeness, r any, text func(io.Writer) error) error {
+	if err := a.write(stdout, r, text); err != nil {
 		return err
 	}
 	return a.conclude(stderr, c)

@@ -63,13 +63,5 @@ func runFragmentation(ctx context.Context, stdout, stderr io.Writer, args []stri
 		return err
 	}
 	r := ans.Report(c)
-	if a.json {
-		err = writeJSON(stdout, r)
-	} else {
-		err = r.WriteText(stdout, *most)
-	}
-	if err != nil {
-		return err
-	}
-	return a.conclude(stderr, c)
+	return a.print(stdout, stderr, c, r, func(w io.Writer) error { return r.WriteText(w, *most) })
 }

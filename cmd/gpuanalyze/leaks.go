@@ -78,12 +78,7 @@ func runLeaks(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 		return err
 	}
 	r := ans.Report(c)
-	if a.json {
-		err = writeJSON(stdout, r)
-	} else {
-		err = r.WriteText(stdout)
-	}
-	if err != nil {
+	if err := a.write(stdout, r, r.WriteText); err != nil {
 		return err
 	}
 	if !a.quiet {

@@ -46,5 +46,6 @@ func runStats(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 	if err != nil {
 		return err
 	}
-	return a.print(stdout, stderr, ans.Report(c), c)
+	r := ans.Report(c)
+	return a.print(stdout, stderr, c, r, r.WriteText)
 }

@@ -37,5 +37,6 @@ func runSummary(ctx context.Context, stdout, stderr io.Writer, args []string) er
 	if err != nil {
 		return err
 	}
-	return a.print(stdout, stderr, ans.Report(c), c)
+	r := ans.Report(c)
+	return a.print(stdout, stderr, c, r, r.WriteText)
 }
