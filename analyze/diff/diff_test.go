@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand"
-	"os"
 	"strings"
 	"testing"
 
@@ -35,12 +34,7 @@ func ask(t *testing.T, a, b *format.Trace, qa, qb analyze.Query) *Report {
 }
 
 func file(t *testing.T, name string) *format.Trace {
-	t.Helper()
-	b, err := os.ReadFile("testdata/" + name + ".txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return formattest.Text(t, string(b))
+	return formattest.File(t, "testdata/"+name+".txt")
 }
 
 func moment(t *testing.T, s string) analyze.Moment {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -27,12 +26,7 @@ func ask(t *testing.T, tr *format.Trace, opt Options, q *analyze.Query) *Report 
 }
 
 func small(t *testing.T) *format.Trace {
-	t.Helper()
-	b, err := os.ReadFile("testdata/small.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return formattest.Text(t, string(b))
+	return formattest.File(t, "testdata/small.txt")
 }
 
 func text(t *testing.T, r *Report) []byte {

@@ -38,12 +38,7 @@ func text(t *testing.T, r *Report) string {
 }
 
 func file(t *testing.T, name string) *format.Trace {
-	t.Helper()
-	b, err := os.ReadFile("testdata/" + name + ".txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return formattest.Text(t, string(b))
+	return formattest.File(t, "testdata/"+name+".txt")
 }
 
 const (

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand"
-	"os"
 	"strings"
 	"testing"
 
@@ -41,12 +40,7 @@ func text(t *testing.T, r *Report, by string, top int) string {
 }
 
 func one(t *testing.T) *format.Trace {
-	t.Helper()
-	b, err := os.ReadFile("testdata/one.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return formattest.Text(t, string(b))
+	return formattest.File(t, "testdata/one.txt")
 }
 
 func at(t *testing.T, s string) analyze.Moment {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -44,12 +43,7 @@ func text(t *testing.T, r *Report) string {
 }
 
 func job(t *testing.T) *format.Trace {
-	t.Helper()
-	b, err := os.ReadFile("testdata/job.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return formattest.Text(t, string(b))
+	return formattest.File(t, "testdata/job.txt")
 }
 
 func TestText(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand"
-	"os"
 	"strings"
 	"testing"
 
@@ -35,12 +34,7 @@ func text(t *testing.T, r *Report) string {
 }
 
 func train(t *testing.T) *format.Trace {
-	t.Helper()
-	b, err := os.ReadFile("testdata/train.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return formattest.Text(t, string(b))
+	return formattest.File(t, "testdata/train.txt")
 }
 
 func TestText(t *testing.T) {

@@ -6,6 +6,7 @@
 package formattest
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +26,16 @@ func Text(t testing.TB, text string) *format.Trace {
 		t.Fatalf("read a text twin: %v", err)
 	}
 	return Open(t, dir)
+}
+
+// File is the trace whose text twin is in a file.
+func File(t testing.TB, path string) *format.Trace {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Text(t, string(b))
 }
 
 // Open opens a trace that has to be one.
