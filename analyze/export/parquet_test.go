@@ -29,16 +29,7 @@ func readParquet(t *testing.T, path string) sheet {
 			}
 			switch read := read.(type) {
 			case *file.Int64ColumnChunkReader:
-				v := make([]int64, n)
-				total := 0
-				for total < n {
-					_, k, err := read.ReadBatch(int64(n-total), v[total:], nil, nil)
-					if err != nil || k == 0 {
-						t.Fatal(k, err)
-					}
-					total += k
-				}
-				for _, v := range v {
+				for _, v := range whole(t, n, read.ReadBatch) {
 					if unsigned {
 						s[col.Name()] = append(s[col.Name()], fmt.Sprint(uint64(v)))
 					} else {
@@ -46,16 +37,7 @@ func readParquet(t *testing.T, path string) sheet {
 					}
 				}
 			case *file.Int32ColumnChunkReader:
-				v := make([]int32, n)
-				total := 0
-				for total < n {
-					_, k, err := read.ReadBatch(int64(n-total), v[total:], nil, nil)
-					if err != nil || k == 0 {
-						t.Fatal(k, err)
-					}
-					total += k
-				}
-				for _, v := range v {
+				for _, v := range whole(t, n, read.ReadBatch) {
 					if unsigned {
 						s[col.Name()] = append(s[col.Name()], fmt.Sprint(uint32(v)))
 					} else {
@@ -81,4 +63,18 @@ func readParquet(t *testing.T, path string) sheet {
 		}
 	}
 	return s
+}
+
+// whole reads all n numbers of a column's chunk.
+func whole[T int32 | int64](t *testing.T, n int, read func(int64, []T, []int16, []int16) (int64, int, error)) []T {
+	t.Helper()
+	v := make([]T, n)
+	for total := 0; total < n; {
+		_, k, err := read(int64(n-total), v[total:], nil, nil)
+		if err != nil || k == 0 {
+			t.Fatal(k, err)
+		}
+		total += k
+	}
+	return v
 }

@@ -172,9 +172,13 @@ func (a *analysis) answer(ctx context.Context, stderr io.Writer, traces []string
 	return c, err
 }
 
-// write writes a report as JSON, or as text does.
+// write writes a report as JSON, a deep tree on one line, or as text does.
 func (a *analysis) write(stdout io.Writer, r any, text func(io.Writer) error) error {
-	if a.json {
+	tree, ok := r.(interface{ Depth() int })
+	switch {
+	case a.json && ok && tree.Depth() > deep:
+		return writeJSONLine(stdout, r)
+	case a.json:
 		return writeJSON(stdout, r)
 	}
 	return text(stdout)

@@ -82,15 +82,7 @@ func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 		return err
 	}
 	r := ans.Report(c)
-	switch {
-	case a.json && r.Depth() > deep:
-		err = writeJSONLine(stdout, r)
-	case a.json:
-		err = writeJSON(stdout, r)
-	default:
-		err = r.WriteText(stdout)
-	}
-	if err != nil {
+	if err := a.write(stdout, r, r.WriteText); err != nil {
 		return err
 	}
 	if !a.quiet && !a.json {

@@ -59,16 +59,5 @@ func runPeak(ctx context.Context, stdout, stderr io.Writer, args []string) error
 		return err
 	}
 	r := ans.Report(c)
-	switch {
-	case a.json && r.Depth() > deep:
-		err = writeJSONLine(stdout, r)
-	case a.json:
-		err = writeJSON(stdout, r)
-	default:
-		err = r.WriteText(stdout, peak.Text{By: *by, Top: *top})
-	}
-	if err != nil {
-		return err
-	}
-	return a.conclude(stderr, c)
+	return a.print(stdout, stderr, c, r, func(w io.Writer) error { return r.WriteText(w, peak.Text{By: *by, Top: *top}) })
 }
