@@ -37,6 +37,8 @@ static struct {
 	void *(*state)(void);
 	const char *(*version)(void);
 	int (*ready)(void);
+	int64_t (*number)(void *);
+	void *(*first)(void);
 	const char *code_type, *str_type, *runtime;
 	uintptr_t loop;
 } python;
@@ -176,6 +178,7 @@ void gpurec_python_look(void)
 		state = gpurec_dlsym(from, "PyGILState_GetThisThreadState");
 	}
 	void *version = gpurec_dlsym(from, "Py_GetVersion"), *ready = gpurec_dlsym(from, "Py_IsInitialized");
+	void *number = gpurec_dlsym(from, "PyInterpreterState_GetID"), *first = gpurec_dlsym(from, "PyInterpreterState_Main");
 	python.code_type = gpurec_dlsym(from, "PyCode_Type");
 	python.str_type = gpurec_dlsym(from, "PyUnicode_Type");
 	python.runtime = gpurec_dlsym(from, "_PyRuntime");
@@ -183,7 +186,9 @@ void gpurec_python_look(void)
 	memcpy(&python.state, &state, sizeof state);
 	memcpy(&python.version, &version, sizeof version);
 	memcpy(&python.ready, &ready, sizeof ready);
-	if (state != NULL && version != NULL && ready != NULL && python.code_type != NULL && python.str_type != NULL)
+	memcpy(&python.number, &number, sizeof number);
+	memcpy(&python.first, &first, sizeof first);
+	if (state != NULL && version != NULL && ready != NULL && number != NULL && first != NULL && python.code_type != NULL && python.str_type != NULL)
 		__atomic_store_n(&there, true, __ATOMIC_RELEASE);
 }
 
@@ -208,6 +213,8 @@ void gpurec_python_find(void)
 	gpurec_interpreter.code_type = python.code_type;
 	gpurec_interpreter.str_type = python.str_type;
 	gpurec_interpreter.thread_state = python.state;
+	gpurec_interpreter.number = python.number;
+	gpurec_interpreter.first = python.first();
 	if (l == NULL || !type_agrees(l, python.code_type) || !offsets_agree(l, python.runtime, hex) || !walk_agrees(l, ts)) {
 		__atomic_store_n(&given_up, true, __ATOMIC_RELAXED);
 		gpurec_say("no Python stacks: this interpreter's layout is not one of those known");

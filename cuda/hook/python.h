@@ -42,7 +42,7 @@ static const struct layout layouts[] = {
 };
 
 /* Equal in every version of the table, but for the head. */
-enum { OB_TYPE = 8, BYTES_SIZE = 16, BYTES_DATA = 32, STR_LENGTH = 16, STR_HASH = 24, STR_STATE = 32, TYPE_BASICSIZE = 32, TYPE_MEMBERS = 240 };
+enum { TS_INTERPRETER = 16, OB_TYPE = 8, BYTES_SIZE = 16, BYTES_DATA = 32, STR_LENGTH = 16, STR_HASH = 24, STR_STATE = 32, TYPE_BASICSIZE = 32, TYPE_MEMBERS = 240 };
 enum { OWNER_GENERATOR = 1, OWNER_C = 3 };
 
 #define FIELD(type, object, offset) (*(const type *)((const char *)(object) + (offset)))
@@ -56,7 +56,8 @@ INLINE unsigned minor(const struct layout *l) { return l->version & 0xff; }
 struct interpreter {
 	const struct layout *layout; /* NULL: no stacks */
 	void *(*thread_state)(void);
-	const char *code_type, *str_type;
+	int64_t (*number)(void *); /* of an interpreter's state */
+	const char *code_type, *str_type, *first; /* first: the state of the interpreter that came first, whose number is 0 */
 };
 extern struct interpreter gpurec_interpreter;
 

@@ -92,16 +92,17 @@ INLINE gpurec_sum content(const struct layout *l, const char *code, uint32_t at,
 
 static __attribute__((noinline)) uint64_t content_key(const struct layout *l, const char *code) { return gpurec_folded(content(l, code, 0, gpurec_noise), 0); }
 
-/* From 3.12 on a code object has a version of its own; 0: the counter ran over. */
+/* From 3.12 on a code object has a version of its own in its interpreter; 0: the
+ * counter ran over. */
 INLINE uint64_t version(const struct layout *l, const char *code)
 {
 	return l->co_version >= 0 ? FIELD(uint32_t, code, l->co_version) : 0;
 }
 
-static uint64_t code_key(const struct layout *l, const char *code)
+static uint64_t code_key(const struct layout *l, const char *code, uint64_t interpreter)
 {
 	uint64_t v = version(l, code);
-	return v ? gpurec_mix(gpurec_mix(1, (uintptr_t)code), v) : content_key(l, code);
+	return v ? gpurec_mix(gpurec_mix(interpreter + 1, (uintptr_t)code), v) : content_key(l, code);
 }
 
 /* A frame's part of its stack's sum. */
@@ -155,12 +156,22 @@ INLINE bool counts(const struct layout *l, const char *f, const char **code, int
 	return likely(far_on(l, c, *at)) || resumed(l, f, c, *at);
 }
 
-/* The innermost frame of this thread; NULL: there is none. */
-INLINE const char *innermost(const struct layout *l)
+/*
+ * The innermost frame of this thread; NULL: there is none. Where code objects are
+ * told apart by their versions, also which interpreter runs it: each has a counter
+ * of its own, and what comes after one that has ended has its addresses too (8
+ * interpreters one after the other made a wrong frame). Before 3.12 a thread that
+ * runs several shows the first one's frames.
+ */
+INLINE const char *innermost(const struct layout *l, uint64_t *interpreter)
 {
 	const char *ts = gpurec_interpreter.thread_state();
+	*interpreter = 0;
 	if (ts == NULL)
 		return NULL;
+	const char *state = POINTER(ts, TS_INTERPRETER);
+	if (l->co_version >= 0 && unlikely(state != gpurec_interpreter.first) && state != NULL)
+		*interpreter = (uint64_t)gpurec_interpreter.number((void *)state);
 	const char *f = POINTER(ts, l->ts_frame);
 	return l->cframe_frame >= 0 && f != NULL ? POINTER(f, l->cframe_frame) : f;
 }
@@ -190,7 +201,8 @@ static __attribute__((noinline)) uint64_t rest(const struct layout *l, const cha
  */
 INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
 {
-	const char *code, *f = innermost(l);
+	uint64_t interpreter;
+	const char *code, *f = innermost(l, &interpreter);
 	int32_t at;
 	for (; unlikely(skip > 0) && f != NULL; f = POINTER(f, l->f_previous))
 		skip -= counts(l, f, &code, &at);
@@ -211,7 +223,7 @@ INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
 	} while (f != NULL && --left > 0);
 	if (its == gpurec_noise)
 		return 0;
-	uint64_t h = gpurec_folded(sum, (uint64_t)(its - gpurec_noise) | (unlikely(f != NULL) ? rest(l, f, left) << 32 : 0));
+	uint64_t h = gpurec_folded(sum + interpreter, (uint64_t)(its - gpurec_noise) | (unlikely(f != NULL) ? rest(l, f, left) << 32 : 0));
 	return h ? h : 1;
 }
 
@@ -242,7 +254,8 @@ uint64_t gpurec_python_hash(unsigned max, int skip)
 void gpurec_python_walk(struct thread *t, unsigned max, int skip)
 {
 	const struct layout *l = gpurec_interpreter.layout;
-	const char *code, *f = innermost(l);
+	uint64_t interpreter;
+	const char *code, *f = innermost(l, &interpreter);
 	int32_t at;
 	unsigned counted = 0, left = WALK_MOST;
 	t->nframes = t->frames_dropped = 0;
@@ -256,7 +269,7 @@ void gpurec_python_walk(struct thread *t, unsigned max, int skip)
 		if (!resumed(l, f, code, at))
 			continue;
 		t->codes[t->nframes] = code;
-		t->frames[t->nframes++] = (gpurec_frame){code_key(l, code), at, GPUREC_FRAME_PYTHON};
+		t->frames[t->nframes++] = (gpurec_frame){code_key(l, code, interpreter), at, GPUREC_FRAME_PYTHON};
 	}
 }
 
@@ -269,7 +282,8 @@ void gpurec_python_walk(struct thread *t, unsigned max, int skip)
 int gpurec_python_entries(unsigned max, int skip, uintptr_t *place, unsigned *before)
 {
 	const struct layout *l = gpurec_interpreter.layout;
-	const char *code, *f = innermost(l), *c = l->ts_cframe >= 0 && f != NULL ? POINTER(gpurec_interpreter.thread_state(), l->ts_cframe) : NULL;
+	uint64_t interpreter;
+	const char *code, *f = innermost(l, &interpreter), *c = l->ts_cframe >= 0 && f != NULL ? POINTER(gpurec_interpreter.thread_state(), l->ts_cframe) : NULL;
 	int32_t at;
 	unsigned counted = 0, n = 0, left = WALK_MOST;
 	if (minor(l) < 10)
