@@ -26,6 +26,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -321,8 +322,21 @@ static void read_notes(struct module *m, uintptr_t at, uint64_t left)
 	}
 }
 
-/* Reads the header at m->low; false where it is none of this machine's. */
-static bool read_elf(struct thread *t, struct module *m)
+/* The segment that the mapping of a place in the file is of. Where pages are of 64
+ * KiB the file's beginning may lie in two segments' pages, and be mapped twice. */
+static const Elf64_Phdr *segment_of(const Elf64_Phdr *p, unsigned n, uint64_t offset)
+{
+	uint64_t page = getauxval(AT_PAGESZ);
+	const Elf64_Phdr *found = NULL;
+	for (; n-- > 0; p++)
+		if (p->p_type == PT_LOAD && (p->p_offset & ~(page - 1)) <= offset && offset < p->p_offset + p->p_filesz &&
+		    (found == NULL || (p->p_flags & PF_X)))
+			found = p;
+	return found;
+}
+
+/* Reads the header at m->low, of a file that is mapped from an offset on; false where it is none of this machine's. */
+static bool read_elf(struct thread *t, struct module *m, uint64_t offset)
 {
 	Elf64_Ehdr e;
 	Elf64_Phdr *p = (Elf64_Phdr *)t->scratch;
@@ -330,13 +344,11 @@ static bool read_elf(struct thread *t, struct module *m)
 	    (e.e_type != ET_DYN && e.e_type != ET_EXEC) || e.e_phentsize != sizeof *p || e.e_phnum > sizeof t->scratch / sizeof *p ||
 	    !gpurec_peek(p, m->low + e.e_phoff, e.e_phnum * sizeof *p))
 		return false;
-	unsigned n = e.e_phnum, i = 0;
-	while (i < n && !(p[i].p_type == PT_LOAD && p[i].p_offset < 4096))
-		i++;
-	if (i == n)
+	const Elf64_Phdr *code = segment_of(p, e.e_phnum, offset);
+	if (code == NULL)
 		return false;
-	m->bias = m->low - (p[i].p_vaddr & ~0xfffull);
-	for (i = 0; i < n; i++) {
+	m->bias = m->start - (code->p_vaddr - code->p_offset + offset);
+	for (unsigned i = 0; i < e.e_phnum; i++) {
 		if (p[i].p_type == PT_GNU_EH_FRAME)
 			m->table = m->bias + p[i].p_vaddr;
 		if (p[i].p_type == PT_NOTE)
@@ -419,7 +431,7 @@ static unsigned add(struct thread *t, const struct mapping *map)
 	memcpy(path, map->path, n); /* it lies in the scratch */
 	new.path = path;
 	new.path_bytes = (uint32_t)n;
-	if (!read_elf(t, &new))
+	if (!read_elf(t, &new, map->offset))
 		return ANONYMOUS;
 	struct module *m = make();
 	if (m == NULL)

@@ -17,6 +17,8 @@
  *   bare LIB    through a library without tables
  *   odd LIB     the same of one with tables that the compiler's unwinder is not
  *               shown: only the address is printed
+ *   mapped LIB  the same of one that lies as a kernel of 64 KiB pages maps it, whose
+ *               code has the file's beginning in its first page
  *   made HOW    through code made at run time, of which only the first frames are
  *               printed: with a frame pointer, without one (blind), in a file of
  *               memory (file)
@@ -38,6 +40,7 @@
 #include <atomic>
 #include <csignal>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <link.h>
@@ -51,6 +54,33 @@
 #include <unwind.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
+
+/* ---- machine code --------------------------------------------------------------- */
+
+#ifdef __x86_64__
+
+static const unsigned char code_sigreturn[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};             /* mov rax, 15; syscall */
+static const unsigned char code_pointer[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};            /* push rbp; mov rbp, rsp; call rdi; pop rbp; ret */
+static const unsigned char code_blind[] = {0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3};                    /* push rbp; xor ebp, ebp; call rdi; … */
+static const unsigned char code_wild[] = {0x55, 0x48, 0x89, 0xf5, 0xff, 0xd7, 0x5d, 0xc3};               /* push rbp; mov rbp, rsi; call rdi; … */
+#define TRAP "int3"
+static void after_trap(void *) {}
+
+#else
+
+static const uint32_t code_sigreturn[] = {0xd2801168, 0xd4000001};                                       /* mov x8, 139; svc 0 */
+static const uint32_t code_pointer[] = {0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};     /* stp x29, x30, [sp, -16]!; mov x29, sp; blr x0; ldp x29, x30, [sp], 16; ret */
+static const uint32_t code_blind[] = {0xa9bf7bfd, 0xaa1f03fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};       /* …; mov x29, xzr; … */
+static const uint32_t code_wild[] = {0xa9bf7bfd, 0xaa0103fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};        /* …; mov x29, x1; … */
+#define TRAP "brk #0"
+static void after_trap(void *context) { static_cast<ucontext_t *>(context)->uc_mcontext.pc += 4; }
+
+/* As the kernel's page of code has it: no tables, and a nop before. An emulator has
+ * its own, in no file. */
+extern "C" void returns_from_signal();
+__asm__(".text\n	nop\n.globl returns_from_signal\nreturns_from_signal:\n	mov x8, #139\n	svc #0\n");
+
+#endif
 
 static int (*mem_alloc)(uint64_t *, size_t), (*set_current)(void *);
 static void *ctx;
@@ -89,12 +119,11 @@ struct seen {
 
 static _Unwind_Reason_Code see(_Unwind_Context *c, void *to)
 {
-	static const unsigned char restore[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}; /* rt_sigreturn's */
 	seen *s = static_cast<seen *>(to);
 	int before = 0;
 	uintptr_t ip = _Unwind_GetIPInfo(c, &before);
 	if (ip != 0 && s->n < 2000) {
-		if (!before && memcmp(reinterpret_cast<void *>(ip), restore, sizeof restore) == 0)
+		if (!before && memcmp(reinterpret_cast<void *>(ip), code_sigreturn, sizeof code_sigreturn) == 0)
 			before = 1;
 		s->at[s->n++] = ip - !before;
 	}
@@ -282,28 +311,50 @@ static void *thread_of(void *seed)
 	return nullptr;
 }
 
-static void handler(int)
+static void handler(int, siginfo_t *, void *)
 {
 	any("signals", 3);
 	sink = 7;
 }
 
+static void traps(int, siginfo_t *, void *context)
+{
+	any("signals", 3);
+	after_trap(context);
+}
+
+static void handle(int signal, void (*with)(int, siginfo_t *, void *), int flags)
+{
+#ifdef __aarch64__
+	struct {
+		void (*handler)(int, siginfo_t *, void *);
+		unsigned long flags;
+		void (*restorer)();
+		uint64_t mask;
+	} own = {with, SA_SIGINFO | 0x04000000ul | static_cast<unsigned long>(flags), returns_from_signal, 0};
+	if (syscall(SYS_rt_sigaction, signal, &own, nullptr, sizeof own.mask) != 0)
+		exit(1);
+#else
+	struct sigaction a = {};
+	a.sa_sigaction = with;
+	a.sa_flags = SA_SIGINFO | flags;
+	sigaction(signal, &a, nullptr);
+#endif
+}
+
 static NOINLINE void signals(bool aside)
 {
-	struct sigaction a = {};
 	stack_t other = {};
-	a.sa_handler = handler;
-	a.sa_flags = aside ? SA_ONSTACK : 0;
 	other.ss_sp = mmap(nullptr, 1 << 17, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	other.ss_size = 1 << 17;
 	if (aside)
 		sigaltstack(&other, nullptr);
-	sigaction(SIGUSR1, &a, nullptr);
+	handle(SIGUSR1, handler, aside ? SA_ONSTACK : 0);
 	raise(SIGUSR1);
 	/* One that comes at an instruction, and not in a call. */
-	sigaction(SIGTRAP, &a, nullptr);
+	handle(SIGTRAP, traps, aside ? SA_ONSTACK : 0);
 	for (int i = 0; i < 3; i++) {
-		__asm__ volatile("int3");
+		__asm__ volatile(TRAP);
 		sink = i;
 	}
 	sink = 8;
@@ -387,6 +438,23 @@ static NOINLINE void unseen(const char *kind, size_t size)
 	sink = 15;
 }
 
+static NOINLINE void mapped(const char *path)
+{
+	const size_t page = 1 << 16;
+	void *lib = dlopen(path, RTLD_NOW), *at = lib ? dlsym(lib, "through") : nullptr;
+	int file = open(path, O_RDONLY);
+	if (at == nullptr || file < 0)
+		exit(1);
+	uintptr_t place = reinterpret_cast<uintptr_t>(at) - static_cast<link_map *>(lib)->l_addr;
+	char *low = static_cast<char *>(mmap(nullptr, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	mmap(low, page, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0);
+	mmap(low + page, page, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file, 0);
+	mmap(low + 2 * page, page, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, page); /* its tables */
+	printf("place\t%lx\n", place);
+	reinterpret_cast<called *>(low + place)(unseen, "mapped");
+	sink = 16;
+}
+
 static NOINLINE void called_back()
 {
 	point("made", 1024);
@@ -395,16 +463,15 @@ static NOINLINE void called_back()
 
 static void made(const std::string &how)
 {
-	static const unsigned char pointer[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3}; /* push rbp; mov rsp, rbp; call rdi; pop rbp; ret */
-	static const unsigned char blind[] = {0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3};         /* push rbp; xor ebp, ebp; call rdi; … */
 	int file = how == "file" ? memfd_create("made", 0) : -1;
 	if (file >= 0 && ftruncate(file, 4096) != 0)
 		exit(1);
 	void *code = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file, 0);
 	if (how == "blind")
-		memcpy(code, blind, sizeof blind);
+		memcpy(code, code_blind, sizeof code_blind);
 	else
-		memcpy(code, pointer, sizeof pointer);
+		memcpy(code, code_pointer, sizeof code_pointer);
+	__builtin___clear_cache(static_cast<char *>(code), static_cast<char *>(code) + 64);
 	reinterpret_cast<void (*)(void (*)())>(code)(called_back);
 	sink = 14;
 }
@@ -444,10 +511,10 @@ static void *stack_below(void *)
 
 static void below()
 {
-	static const unsigned char code[] = {0x55, 0x48, 0x89, 0xf5, 0xff, 0xd7, 0x5d, 0xc3}; /* push rbp; mov rbp, rsi; call rdi; pop rbp; ret */
 	pthread_t t;
 	made_wild = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	memcpy(made_wild, code, sizeof code);
+	memcpy(made_wild, code_wild, sizeof code_wild);
+	__builtin___clear_cache(static_cast<char *>(made_wild), static_cast<char *>(made_wild) + 64);
 	pthread_create(&t, nullptr, stack_below, nullptr);
 	pthread_join(t, nullptr);
 }
@@ -524,6 +591,8 @@ int main(int argc, char **argv)
 			through(argv[++i], "bare");
 		else if (kind == "odd")
 			through(argv[++i], "odd", unseen);
+		else if (kind == "mapped")
+			mapped(argv[++i]);
 		else if (kind == "made")
 			made(argv[++i]);
 		else if (kind == "forbid")
