@@ -306,7 +306,8 @@ func arch() string {
 }
 
 // emulate prefixes the emulator to a command, which is another machine's. What
-// its loader preloads is not the emulator's own loader's to preload.
+// its loader is told is not for the emulator's own loader, and libraries have the
+// paths that /proc has of them.
 func emulate(args, env []string) ([]string, []string) {
 	if len(emulator) == 0 {
 		return args, env
@@ -314,6 +315,9 @@ func emulate(args, env []string) ([]string, []string) {
 	all, kept := slices.Clone(emulator), []string{}
 	for _, v := range env {
 		if strings.HasPrefix(v, "LD_") {
+			if strings.HasPrefix(v, "LD_LIBRARY_PATH=") {
+				v += ":" + emulator[len(emulator)-1] + "/lib"
+			}
 			all = append(all, "-E", v)
 		} else {
 			kept = append(kept, v)

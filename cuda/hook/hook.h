@@ -13,7 +13,8 @@
  *   nvtx.c    NVTX ranges and marks                     api.c    gpurec.h
  *   stack.c   definitions: what has been sent           python.c CPython's code objects
  *   walk.c    CPython's frames                          unwind.c native frames
- *   unwind_cfi.c  .eh_frame      unwind_go.c Go's code      module.c what is mapped where
+ *   unwind_cfi.c, unwind_shape.c  .eh_frame             unwind_go.c Go's code
+ *   module.c  what is mapped where                      arch.h   x86-64 and aarch64
  *   birth.c   a lane's birth                            lane.c   publishing, a full lane
  *   thread.c  threads, forks, ends
  *   config.c  the environment

@@ -118,8 +118,8 @@ static bool make_page(void)
 		page = &generation_here;
 		__atomic_store_n(&pid_here, (int32_t)syscall(SYS_getpid), __ATOMIC_RELAXED);
 	}
-	__atomic_store_n(page, first, __ATOMIC_RELEASE);
-	uint32_t *none = NULL;
+	uint32_t unset = NONE, *none = NULL; /* this one place is all threads': another's generation stays */
+	__atomic_compare_exchange_n(page, &unset, first, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 	if (!__atomic_compare_exchange_n(&wiped, &none, page, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 		if (page != &generation_here)
 			syscall(SYS_munmap, page, 4096);

@@ -5,8 +5,6 @@
 
 #include <sys/auxv.h>
 
-#ifdef __x86_64__
-
 /* ---- rules by address ------------------------------------------------------------- */
 
 /*
@@ -14,6 +12,10 @@
  * newest. Threads read and write it as they like. A place is two words, the rule
  * and the address mixed with the rule: one of which another thread has written
  * half fits no address.
+ *
+ * A rule names its module, and whoever has it reads that: the rule is stored with
+ * release, after the module, and what a reader reads of the module depends on the
+ * rule, an order that aarch64 keeps without an acquire.
  */
 enum { SETS = 4096, WAYS = 4 };
 struct remembered {
@@ -44,10 +46,10 @@ static void remember(uintptr_t at, uint64_t rule)
 	while (i < WAYS - 1 && (r[i].mixed ^ scramble(r[i].rule)) != at)
 		i++;
 	for (; i > 0; i--) {
-		__atomic_store_n(&r[i].rule, r[i - 1].rule, __ATOMIC_RELAXED);
+		__atomic_store_n(&r[i].rule, r[i - 1].rule, __ATOMIC_RELEASE);
 		__atomic_store_n(&r[i].mixed, r[i - 1].mixed, __ATOMIC_RELAXED);
 	}
-	__atomic_store_n(&r[0].rule, rule, __ATOMIC_RELAXED);
+	__atomic_store_n(&r[0].rule, rule, __ATOMIC_RELEASE);
 	__atomic_store_n(&r[0].mixed, at ^ scramble(rule), __ATOMIC_RELAXED);
 }
 
@@ -70,6 +72,8 @@ static __attribute__((noinline)) uint64_t look_up(struct thread *t, uintptr_t at
 
 struct frame {
 	uintptr_t pc, sp, bp;
+	uintptr_t kept; /* the return address, where a register has it; 0: none has */
+	bool guessed;   /* sp is the least that it may be */
 };
 
 /*
@@ -84,9 +88,8 @@ enum { PAGE = 4096, MOST_PAGES = 8192 };
 
 static __attribute__((noinline)) void find_stack(struct thread *t, uintptr_t sp)
 {
-	uintptr_t ends[2] = {getauxval(AT_RANDOM), 0};
+	uintptr_t ends[2] = {getauxval(AT_RANDOM), arch_thread()};
 	int err = errno;
-	__asm__("mov %%fs:0x10, %0" : "=r"(ends[1]));
 	for (unsigned i = 0; i < 2; i++) {
 		uintptr_t end = ends[i] & ~(uintptr_t)7;
 		bool same = t->stack_of == t->tid && t->stack_end == end;
@@ -151,11 +154,21 @@ __attribute__((no_sanitize("address"))) static inline bool load(struct thread *t
 /* rt_sigreturn's: registers as the kernel saved them. */
 static bool step_signal(struct thread *t, struct stack *s, struct frame *f)
 {
-	struct frame up;
-	if (!load(t, s, f->sp + UC_PC, &up.pc) || !load(t, s, f->sp + UC_SP, &up.sp) || !load(t, s, f->sp + UC_BP, &up.bp))
+	struct frame up = {0};
+	if (!load(t, s, f->sp + UC_PC, &up.pc) || !load(t, s, f->sp + UC_SP, &up.sp) || !load(t, s, f->sp + UC_BP, &up.bp) ||
+	    (RETURN_KEPT && !load(t, s, f->sp + UC_RETURN, &up.kept)))
 		return false;
 	*f = up;
 	return true;
+}
+
+bool gpurec_after_call(uintptr_t at)
+{
+	unsigned char b[ARCH_CALL];
+	int err = errno;
+	bool there = at > sizeof b && gpurec_peek(b, at - sizeof b, sizeof b);
+	errno = err;
+	return there && arch_is_call(b);
 }
 
 /* Code without tables may keep a frame pointer: followed where it looks like one
@@ -163,10 +176,25 @@ static bool step_signal(struct thread *t, struct stack *s, struct frame *f)
 static bool step_code(struct thread *t, struct stack *s, struct frame *f)
 {
 	enum { FAR = 1 << 20 };
-	struct frame up = {.sp = f->bp + 16};
-	if ((f->bp & 7) || f->bp < f->sp || f->bp - f->sp > FAR || !load(t, s, f->bp, &up.bp) || !load(t, s, f->bp + 8, &up.pc) || !gpurec_after_call(up.pc))
+	struct frame up = {.sp = f->bp + 16, .guessed = FRAME_RECORDS};
+	if ((f->bp & 7) || f->bp < f->sp || f->bp - f->sp > FAR || !load(t, s, f->bp, &up.bp) || !load(t, s, f->bp + 8, &up.pc))
+		return false;
+	up.pc = arch_return(up.pc);
+	if (!gpurec_after_call(up.pc))
 		return false;
 	*f = up;
+	return true;
+}
+
+/* A frame that counts from a stack pointer which is not known: that follows from
+ * where its record is, if it has one. */
+static bool step_record(struct thread *t, struct stack *s, uint64_t rule, struct frame *f)
+{
+	uintptr_t record = f->bp;
+	if (RULE_SAVED(rule) != RULE_PC(rule) + 1 || !step_code(t, s, f))
+		return false;
+	f->sp = record + 8 * RULE_SAVED(rule);
+	f->guessed = false;
 	return true;
 }
 
@@ -205,7 +233,7 @@ static bool step_cgo(struct thread *t, struct stack *s, uint64_t rule, struct fr
 {
 	enum { LEAST = 2048 };
 	uint64_t sp, depth, g, low = 0, high = 0;
-	struct frame up;
+	struct frame up = {0};
 	if (!load(t, s, f->sp, &depth) || !load(t, s, f->sp + 8, &g))
 		return false;
 	sp = depth;
@@ -233,6 +261,8 @@ static inline bool step(struct thread *t, struct stack *s, uint64_t rule, struct
 	switch (RULE_KIND(rule)) {
 	case RULE_SP:
 		cfa = f->sp + (uint64_t)RULE_OFFSET(rule);
+		if (FRAME_RECORDS && unlikely(f->guessed))
+			return step_record(t, s, rule, f);
 		break;
 	case RULE_BP:
 		cfa = f->bp + (uint64_t)RULE_OFFSET(rule);
@@ -252,11 +282,16 @@ static inline bool step(struct thread *t, struct stack *s, uint64_t rule, struct
 	default:
 		return false;
 	}
-	if (cfa <= f->sp || (cfa & 7) || !load(t, s, cfa - 8, &pc))
+	if (RULE_PC(rule) == 0) { /* in the register, which is the caller's afterwards and not known */
+		pc = f->kept;
+		if (pc == 0 || cfa < f->sp || (cfa & 7))
+			return false;
+	} else if (cfa <= f->sp || (cfa & 7) || !load(t, s, cfa - 8 * RULE_PC(rule), &pc)) {
 		return false;
+	}
 	if (RULE_SAVED(rule) && !load(t, s, cfa - 8 * RULE_SAVED(rule), &bp))
 		return false;
-	*f = (struct frame){pc, cfa, bp};
+	*f = (struct frame){.pc = arch_return(pc), .sp = cfa, .bp = bp};
 	return true;
 }
 
@@ -271,7 +306,8 @@ enum { COUNT_MOST = 1 << 16 };
 __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max, bool count)
 {
 	struct frame f;
-	__asm__ volatile("lea 0(%%rip), %0\n	mov %%rsp, %1\n	mov %%rbp, %2" : "=r"(f.pc), "=r"(f.sp), "=r"(f.bp));
+	ARCH_HERE(f.pc, f.sp, f.bp, f.kept);
+	f.guessed = false;
 	uint32_t state = gpurec_module_state();
 	if (unlikely(t->stack_of != t->tid || f.sp - t->stack_low >= t->stack_end - t->stack_low))
 		find_stack(t, f.sp);
@@ -296,11 +332,10 @@ __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max,
 			break;
 		}
 		last = number;
-		bool signal = RULE_KIND(rule) == RULE_SIGNAL, end = RULE_KIND(rule) == RULE_END;
+		bool signal = RULE_KIND(rule) == RULE_SIGNAL, first = RULE_KIND(rule) == RULE_FIRST, end = first || RULE_KIND(rule) == RULE_END;
 		if (called && (signal || (RULE_KIND(rule) == RULE_GO && !RULE_SAVED(rule) && f.bp != 0)))
 			at++; /* a signal's entry begins a byte early, so that this is found; Go puts what failed where a caller is */
-		if (end)
-			at += (uintptr_t)RULE_OFFSET(rule);
+		at += first;
 		ours = ours && at - (uintptr_t)__ehdr_start < (uintptr_t)(etext - __ehdr_start);
 		bool up = !end && step(t, &s, rule, &f);
 		if (!ours && n < max) {
@@ -324,15 +359,3 @@ __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max,
 	uint64_t h = gpurec_folded(sum, 2 * (uint64_t)n + (more != 0));
 	return h ? h : 1;
 }
-
-#else /* frames of other machines are not walked */
-
-uint64_t gpurec_unwind(struct thread *t, unsigned max, bool count)
-{
-	(void)max;
-	(void)count;
-	t->native_frames = t->native_dropped = 0;
-	return 0;
-}
-
-#endif

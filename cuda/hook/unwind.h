@@ -1,7 +1,7 @@
 /*
- * unwind.h - native stacks. unwind.c walks, unwind_cfi.c turns a module's
- * .eh_frame into the rule of an address, unwind_go.c knows Go's code, which has no
- * such table, module.c knows what is mapped where.
+ * unwind.h - native stacks. unwind.c walks, unwind_cfi.c and unwind_shape.c turn a
+ * module's .eh_frame into the rule of an address, unwind_go.c knows Go's code, which
+ * has no such table, module.c knows what is mapped where.
  *
  *   frame's address ──► cache of rules ──► the caller's sp, bp, pc
  *                            │ miss
@@ -74,13 +74,13 @@ bool gpurec_readable(struct thread *t, uintptr_t from, uintptr_t to);
 /* Finds a mapped file in whose path a text stands; false: there is none, or its path does not fit. */
 bool gpurec_mapped_file(const char *text, char *path, size_t room);
 
-/* ---- unwind_cfi.c ------------------------------------------------------------- */
+/* ---- unwind_cfi.c, unwind_shape.c ---------------------------------------------- */
 
 /*
  * The rule of an address, in a word: how the caller's stack pointer (the CFA)
- * comes from this frame's registers, and where its rbp was saved. These few
- * shapes are what compilers make; rbx, r12 to r15 need not be followed, as no CFA
- * is counted from them where a call is made.
+ * comes from this frame's registers, and where its bp was saved, which is rbp or
+ * x29. These few shapes are what compilers make; the other registers need not be
+ * followed, as no CFA is counted from them where a call is made.
  */
 enum rule_kind {
 	RULE_NONE,
@@ -88,23 +88,21 @@ enum rule_kind {
 	RULE_BP,     /* CFA = bp + offset */
 	RULE_DEREF,  /* CFA = *(bp + offset), the caller's bp is *bp: a realigned stack */
 	RULE_SIGNAL, /* the kernel's frame: sp points to a ucontext */
-	RULE_END,    /* the outermost frame; offset: its address is so much more */
+	RULE_END,    /* the outermost frame */
+	RULE_FIRST,  /* the same of a function that nobody called: its address is one more */
 	RULE_STOP,   /* not understood */
 	RULE_CODE,   /* no file's: perhaps a frame pointer */
 	RULE_GO,     /* Go's: a frame pointer; saved: a call is here, else nobody's caller */
 	RULE_CGO,    /* where Go called C; offset: the CFA, from the stack pointer kept there; saved: on a goroutine's stack */
 };
 
-/* Where a ucontext has the registers. */
-enum { UC_BP = 120, UC_SP = 160, UC_PC = 168 };
-
-#define RULE(kind, module, saved, loop, offset) \
-	((uint64_t)(kind) | (uint64_t)(module) << 4 | (uint64_t)(saved) << 16 | (uint64_t)(loop) << 28 | (uint64_t)(uint32_t)(offset) << 32)
+/*
+ * How it is packed is in arch.h: RULE(kind, module, saved, loop, offset) and a
+ * function for each. saved: the caller's bp lies at the CFA less so many words, 0:
+ * it is as it is; loop: it is _PyEval_EvalFrameDefault's. RULE_PC is saved's like of
+ * the return address.
+ */
 #define RULE_KIND(r) ((unsigned)(r)&15)
-#define RULE_MODULE(r) ((unsigned)((r) >> 4) & (GPUREC_MAX_MODULES - 1))
-#define RULE_SAVED(r) ((unsigned)((r) >> 16) & 0xfff) /* rbp at CFA less so many words; 0: as it is */
-#define RULE_LOOP(r) ((unsigned)((r) >> 28) & 1)      /* of _PyEval_EvalFrameDefault */
-#define RULE_OFFSET(r) ((int64_t)(int32_t)((r) >> 32))
 _Static_assert(GPUREC_MAX_MODULES <= 1 << 12, "a module's number has 12 bits in a rule");
 
 /* The rule of an address in a module. Sets errno. */
@@ -119,9 +117,6 @@ uint64_t gpurec_go_rule(unsigned number, uintptr_t at);
 /* Whether a page of Go's heap can be read. errno stays. */
 bool gpurec_go_page(uintptr_t page);
 
-/* Whether the instruction before an address is a call. errno stays. */
-bool gpurec_after_call(uintptr_t at);
-
 /* ---- unwind.c ------------------------------------------------------------------ */
 
 /*
@@ -131,5 +126,8 @@ bool gpurec_after_call(uintptr_t at);
  * else 1 for any.
  */
 uint64_t gpurec_unwind(struct thread *t, unsigned max, bool count);
+
+/* Whether the instruction before an address is a call. errno stays. */
+bool gpurec_after_call(uintptr_t at);
 
 #endif

@@ -13,95 +13,12 @@
  * An address is looked up once in a process and then remembered, so this copies
  * as it reads, which cannot fault, and does not hurry.
  */
-#include "unwind.h"
+#include "unwind_cfi.h"
 
 enum { ABSOLUTE = 0x00, UDATA2 = 0x02, UDATA4 = 0x03, UDATA8 = 0x04, SDATA2 = 0x0a, SDATA4 = 0x0b, SDATA8 = 0x0c };
 enum { RELATIVE = 0x10, TABLE_RELATIVE = 0x30, OMITTED = 0xff, FORM = 0x0f, BASE = 0x70 };
-enum { REG_BP = 6, REG_SP = 7, REG_PC = 16 };
 
-/* ---- reading ---------------------------------------------------------------------- */
-
-/* Bytes in the order they lie in, some at a time. */
-struct input {
-	uintptr_t at, end;
-	uintptr_t from, to; /* what chunk holds */
-	bool bad;
-	unsigned char chunk[256];
-};
-
-static void begin(struct input *in, uintptr_t at, uintptr_t end)
-{
-	in->at = at;
-	in->end = end;
-	in->from = in->to = 0;
-	in->bad = false;
-}
-
-static unsigned byte(struct input *in)
-{
-	if (in->at >= in->end || in->bad) {
-		in->bad = true;
-		return 0;
-	}
-	if (in->at < in->from || in->at >= in->to) {
-		uintptr_t n = in->end - in->at;
-		if (n > sizeof in->chunk)
-			n = sizeof in->chunk;
-		in->from = in->at;
-		in->to = in->at + n;
-		if (!gpurec_peek(in->chunk, in->at, n)) {
-			in->bad = true;
-			in->to = in->from;
-			return 0;
-		}
-	}
-	return in->chunk[in->at++ - in->from];
-}
-
-/* Leaves n bytes out. A length that leads beyond the end, or round to before this, must not go on. */
-static void skip(struct input *in, uint64_t n)
-{
-	if (in->at > in->end || n > in->end - in->at)
-		in->bad = true;
-	else
-		in->at += n;
-}
-
-static uint64_t fixed(struct input *in, unsigned bytes)
-{
-	uint64_t v = 0;
-	for (unsigned i = 0; i < bytes; i++)
-		v |= (uint64_t)byte(in) << 8 * i;
-	return v;
-}
-
-static uint64_t uleb(struct input *in)
-{
-	uint64_t v = 0;
-	for (unsigned shift = 0;; shift += 7) {
-		unsigned b = byte(in);
-		if (shift < 64)
-			v |= (uint64_t)(b & 0x7f) << shift;
-		if (!(b & 0x80))
-			return v;
-	}
-}
-
-static int64_t sleb(struct input *in)
-{
-	uint64_t v = 0;
-	for (unsigned shift = 0;;) {
-		unsigned b = byte(in);
-		if (shift < 64)
-			v |= (uint64_t)(b & 0x7f) << shift;
-		shift += 7;
-		if (!(b & 0x80)) {
-			if (shift < 64 && (b & 0x40))
-				v |= ~0ull << shift;
-			return (int64_t)v;
-		}
-	}
-}
+/* ---- pointers ---------------------------------------------------------------------- */
 
 /* A pointer as an encoding says; what is rarer than these makes the input bad. */
 static uint64_t pointer(struct input *in, unsigned encoding)
@@ -137,22 +54,6 @@ static uint64_t pointer(struct input *in, unsigned encoding)
 }
 
 /* ---- rows ------------------------------------------------------------------------------ */
-
-/* How a register comes back. */
-enum how { SAME, UNDEFINED, AT, EXPRESSION, OTHER };
-
-struct place {
-	enum how how;
-	int64_t offset;     /* AT: from the CFA */
-	uintptr_t at, end; /* EXPRESSION: of its address */
-};
-
-struct row {
-	unsigned cfa_register; /* cfa_at is 0 */
-	int64_t cfa_offset;
-	uintptr_t cfa_at, cfa_end; /* the CFA's expression */
-	struct place bp, pc;
-};
 
 struct cie {
 	uint64_t code_align;
@@ -299,6 +200,11 @@ static bool run(struct input *in, const struct cie *cie, uintptr_t here, uintptr
 			uleb(in);
 			put(r, reg, OTHER, 0);
 			break;
+		case 0x2c: /* aarch64's negate_ra_state, with its place and without: a signature is taken off anyway */
+		case 0x2d:
+			if (!RETURN_KEPT)
+				return false;
+			break;
 		case 0x2e: /* GNU_args_size */
 			uleb(in);
 			break;
@@ -361,6 +267,9 @@ static bool read_cie(struct input *in, uintptr_t at, struct cie *c)
 		case 'S':
 			c->signal = true;
 			break;
+		case 'B': /* aarch64: the other key signs return addresses; memory is tagged */
+		case 'G':
+			break;
 		case 'L':
 			byte(in);
 			break;
@@ -411,76 +320,6 @@ static uintptr_t find(const struct module *m, uintptr_t at)
 	return n > 0 ? m->table + (uintptr_t)(intptr_t)some[n - 1].entry : 0;
 }
 
-/* ---- shapes -------------------------------------------------------------------------------- */
-
-enum { OP_DEREF = 0x06, OP_AND = 0x1a, OP_PLUS = 0x22, OP_SHL = 0x24, OP_GE = 0x2a, OP_LIT0 = 0x30, OP_BREG0 = 0x70 };
-
-/* *(register + offset); of bp it is what compilers write where a function aligns its stack. */
-static bool is_deref(uintptr_t at, uintptr_t end, unsigned of, int64_t *offset)
-{
-	struct input in;
-	begin(&in, at, end);
-	if (byte(&in) != OP_BREG0 + of)
-		return false;
-	*offset = sleb(&in);
-	return byte(&in) == OP_DEREF && in.at == end && !in.bad;
-}
-
-/* sp + 8, and one word more from some byte of the entry on: what linkers write for their tables of jumps. */
-static bool is_jumps(uintptr_t at, uintptr_t end, uintptr_t pc, int64_t *offset)
-{
-	struct input in;
-	begin(&in, at, end);
-	if (byte(&in) != OP_BREG0 + REG_SP)
-		return false;
-	*offset = sleb(&in);
-	bool so = byte(&in) == OP_BREG0 + REG_PC && byte(&in) == 0 && byte(&in) == OP_LIT0 + 15 && byte(&in) == OP_AND;
-	unsigned from = byte(&in) - OP_LIT0;
-	so = so && from < 16 && byte(&in) == OP_GE && byte(&in) == OP_LIT0 + 3 && byte(&in) == OP_SHL && byte(&in) == OP_PLUS;
-	if ((pc & 15) >= from)
-		*offset += 8;
-	return so && in.at == end && !in.bad;
-}
-
-/* The caller's stack pointer is where the kernel saved it: a signal's frame, and not what only says that it is one. */
-static bool is_kernels(const struct row *r)
-{
-	int64_t offset = 0;
-	return r->cfa_at != 0 && is_deref(r->cfa_at, r->cfa_end, REG_SP, &offset) && offset == UC_SP;
-}
-
-static bool is_bp(const struct place *p)
-{
-	struct input in;
-	begin(&in, p->at, p->end);
-	return p->how == EXPRESSION && byte(&in) == OP_BREG0 + REG_BP && sleb(&in) == 0 && in.at == p->end && !in.bad;
-}
-
-static uint64_t shape(const struct row *r, unsigned number, uintptr_t at)
-{
-	uint64_t stop = RULE(RULE_STOP, number, 0, 0, 0);
-	int64_t offset = r->cfa_offset;
-	unsigned kind = r->cfa_register == REG_SP ? RULE_SP : r->cfa_register == REG_BP ? RULE_BP : RULE_STOP, saved = 0;
-	if (r->pc.how == UNDEFINED)
-		return RULE(RULE_END, number, 0, 0, 0);
-	if (r->pc.how != AT || r->pc.offset != -8)
-		return stop;
-	if (r->cfa_at != 0 && is_deref(r->cfa_at, r->cfa_end, REG_BP, &offset)) {
-		if (!is_bp(&r->bp))
-			return stop;
-		return offset == (int32_t)offset ? RULE(RULE_DEREF, number, 0, 0, offset) : stop;
-	}
-	if (r->cfa_at != 0)
-		kind = is_jumps(r->cfa_at, r->cfa_end, at, &offset) ? RULE_SP : RULE_STOP;
-	if (r->bp.how == AT && r->bp.offset < 0 && r->bp.offset % 8 == 0 && r->bp.offset > -8 * 0x1000)
-		saved = (unsigned)(-r->bp.offset / 8);
-	else if (r->bp.how != SAME && r->bp.how != UNDEFINED)
-		return stop;
-	if (kind == RULE_STOP || offset <= 0 || offset % 8 != 0 || offset != (int32_t)offset)
-		return stop;
-	return RULE(kind, number, saved, 0, offset);
-}
-
 /* The rule of an address, and where its function begins; 0: it is no function's. */
 static uint64_t rule_at(struct thread *t, unsigned number, uintptr_t at, uintptr_t *start)
 {
@@ -513,8 +352,8 @@ static uint64_t rule_at(struct thread *t, unsigned number, uintptr_t at, uintptr
 	if (!run(in, &cie, from, at, &first, &row))
 		return stop;
 	if (cie.signal)
-		return is_kernels(&row) ? RULE(RULE_SIGNAL, number, 0, 0, 0) : stop;
-	return shape(&row, number, at);
+		return gpurec_is_kernels(&row, at) ? RULE(RULE_SIGNAL, number, 0, 0, 0) : stop;
+	return gpurec_shape(&row, number, at);
 }
 
 uint64_t gpurec_rule(struct thread *t, unsigned number, uintptr_t at)
@@ -526,10 +365,12 @@ uint64_t gpurec_rule(struct thread *t, unsigned number, uintptr_t at)
 		 * returns to: before its first instruction is no function's. */
 		rule_at(t, number, at + 1, &next);
 		if (next == at + 1)
-			return RULE(RULE_END, number, 0, 0, 1);
-		return gpurec_go_rule(number, at);
-	} else if (start == __atomic_load_n(&gpurec_python_loop, __ATOMIC_RELAXED)) {
-		rule |= RULE(0, 0, 0, 1, 0);
+			return RULE(RULE_FIRST, number, 0, 0, 0);
+		return gpurec_other_rule(number, at);
 	}
+	if (FRAME_RECORDS && RULE_KIND(rule) == RULE_STOP)
+		rule = gpurec_other_rule(number, at);
+	if (start == __atomic_load_n(&gpurec_python_loop, __ATOMIC_RELAXED))
+		rule |= RULE(0, 0, 0, 1, 0);
 	return rule;
 }

@@ -52,22 +52,6 @@ bool gpurec_go_page(uintptr_t page)
 
 /* ---- instructions ------------------------------------------------------------------- */
 
-bool gpurec_after_call(uintptr_t at)
-{
-	unsigned char b[7];
-	int err = errno;
-	bool there = at > sizeof b && gpurec_peek(b, at - sizeof b, sizeof b);
-	errno = err;
-	if (!there)
-		return false;
-	if (b[2] == 0xe8)
-		return true;
-	for (unsigned i = 0; i <= 5; i++) /* ff /2: of 2 to 7 bytes */
-		if (b[i] == 0xff && (b[i + 1] & 0x38) == 0x10)
-			return true;
-	return false;
-}
-
 static const unsigned char *find(const unsigned char *in, size_t bytes, const void *what, size_t n)
 {
 	for (size_t i = 0; i + n <= bytes; i++)
@@ -130,12 +114,12 @@ uint64_t gpurec_go_rule(unsigned number, uintptr_t at)
 	return RULE(__atomic_load_n(&gpurec_module(number)->go, __ATOMIC_RELAXED) ? RULE_GO : RULE_STOP, number, called, 0, 0);
 }
 
-#else
+#else /* aarch64's are not known: where C was called by Go a stack is cut */
 
-uint64_t gpurec_go_rule(unsigned number, uintptr_t at)
+bool gpurec_go_page(uintptr_t page)
 {
-	(void)at;
-	return RULE(RULE_STOP, number, 0, 0, 0);
+	(void)page;
+	return false;
 }
 
 #endif
