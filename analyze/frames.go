@@ -1,6 +1,8 @@
 package analyze
 
 import (
+	"strings"
+
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -71,7 +73,11 @@ func (m *matcher) matches(f *format.Frame, known frameIs) bool {
 			return false
 		}
 	}
-	return is(m.modules, f.Module) && is(m.functions, f.Function) && is(m.files, f.File)
+	module := f.Module
+	if !m.path {
+		module = module[strings.LastIndexByte(module, '/')+1:]
+	}
+	return m.modules.matches(module) && m.functions.matches(f.Function) && m.files.matches(f.File)
 }
 
 // Interpreter reports whether a frame is one of those that run Python's.

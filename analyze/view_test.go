@@ -3,6 +3,8 @@ package analyze
 import (
 	"fmt"
 	"math/rand"
+	"regexp/syntax"
+	"slices"
 	"strings"
 	"testing"
 
@@ -295,6 +297,43 @@ func TestFrameRules(t *testing.T) {
 	for i := range frameRules {
 		if !hit[&frameRules[i]] {
 			t.Errorf("no frame for the rule of %s", frameRules[i].why)
+		}
+	}
+}
+
+// What a pattern is not asked for its literals is what it would not match.
+func TestPatternsNeed(t *testing.T) {
+	r, some := rand.New(rand.NewSource(1)), 0
+	for _, m := range matchers() {
+		for _, p := range []*pattern{m.modules, m.files, m.functions} {
+			if p == nil {
+				continue
+			}
+			if len(p.needs) > 0 {
+				some++
+			}
+			for range 300 {
+				words := append([]string{"/", "/lib/", "x", "python3.12/", ".so.1", "::", "."}, p.needs...)
+				s := ""
+				for range 1 + r.Intn(4) {
+					s += words[r.Intn(len(words))]
+				}
+				if got, want := p.matches(s), p.re.MatchString(s); got != want {
+					t.Errorf("%s of %q: %v with its literals %q", p.re, s, got, p.needs)
+				}
+			}
+		}
+	}
+	if some < 20 {
+		t.Errorf("%d patterns have literals", some)
+	}
+	for re, want := range map[string][]string{"a|bc": {"a", "bc"}, "a|b*": nil, "(^|/)lib(c|m)\\.": {"lib"}, "(ab)+c?": {"ab"}, "[ab]": nil, "": nil, "x?": nil, "(?i)ab": nil} {
+		tree, err := syntax.Parse(re, syntax.Perl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := needed(tree.Simplify()); !slices.Equal(got, want) {
+			t.Errorf("%s needs %q, want %q", re, got, want)
 		}
 	}
 }
