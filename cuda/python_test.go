@@ -108,11 +108,48 @@ func stacks(t *testing.T, lanes []*lane) *pyRecord {
 				if !ok && r.Event().Stack != 0 {
 					t.Errorf("an event came before its stack")
 				}
+				if r.Event().Size == 1 {
+					if len(s.Frames) > 0 {
+						t.Errorf("where no Python runs there is a stack of it")
+					}
+					continue
+				}
 				out.Recorded[strconv.FormatInt(r.Event().Size, 10)] = s
 			}
 		}
 	}
 	return out
+}
+
+// merged is what one or more stacks.py printed, as of one.
+func merged(t *testing.T, printed string) (all struct {
+	Frames []json.RawMessage `json:"frames"`
+	Stacks map[string][]int  `json:"stacks"`
+	Shapes map[string]int    `json:"shapes"`
+}) {
+	t.Helper()
+	for d := json.NewDecoder(strings.NewReader(printed)); d.More(); {
+		one, first := all, len(all.Frames)
+		one.Frames, one.Stacks, one.Shapes = nil, nil, nil
+		if err := d.Decode(&one); err != nil {
+			t.Fatalf("%v of %.200q", err, printed)
+		}
+		if all.Stacks == nil {
+			all = one
+			continue
+		}
+		all.Frames = append(all.Frames, one.Frames...)
+		for size, numbers := range one.Stacks {
+			for i := range numbers {
+				numbers[i] += first
+			}
+			all.Stacks[size] = numbers
+		}
+		for name, n := range one.Shapes {
+			all.Shapes[name] += n
+		}
+	}
+	return all
 }
 
 // comparePython runs a program that prints as stacks.py does, and compares by
@@ -124,9 +161,9 @@ func comparePython(t *testing.T, p program, python string) string {
 	p.e.LaneSize = 16 << 20
 	lanes, printed := p.run(t, r)
 	in, err := json.Marshal(struct {
-		Expected json.RawMessage `json:"expected"`
+		Expected any `json:"expected"`
 		*pyRecord
-	}{json.RawMessage(printed), stacks(t, lanes)})
+	}{merged(t, printed), stacks(t, lanes)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,7 @@ static struct {
 	int (*ready)(void);
 	int64_t (*number)(void *);
 	void *(*first)(void);
+	int (*at_exit)(void (*)(void));
 	const char *code_type, *str_type, *runtime;
 	uintptr_t loop;
 } python;
@@ -178,7 +179,7 @@ void gpurec_python_look(void)
 		state = gpurec_dlsym(from, "PyGILState_GetThisThreadState");
 	}
 	void *version = gpurec_dlsym(from, "Py_GetVersion"), *ready = gpurec_dlsym(from, "Py_IsInitialized");
-	void *number = gpurec_dlsym(from, "PyInterpreterState_GetID"), *first = gpurec_dlsym(from, "PyInterpreterState_Main");
+	void *number = gpurec_dlsym(from, "PyInterpreterState_GetID"), *first = gpurec_dlsym(from, "PyInterpreterState_Main"), *at_exit = gpurec_dlsym(from, "Py_AtExit");
 	python.code_type = gpurec_dlsym(from, "PyCode_Type");
 	python.str_type = gpurec_dlsym(from, "PyUnicode_Type");
 	python.runtime = gpurec_dlsym(from, "_PyRuntime");
@@ -188,9 +189,13 @@ void gpurec_python_look(void)
 	memcpy(&python.ready, &ready, sizeof ready);
 	memcpy(&python.number, &number, sizeof number);
 	memcpy(&python.first, &first, sizeof first);
-	if (state != NULL && version != NULL && ready != NULL && number != NULL && first != NULL && python.code_type != NULL && python.str_type != NULL)
+	memcpy(&python.at_exit, &at_exit, sizeof at_exit);
+	if (state != NULL && version != NULL && ready != NULL && number != NULL && first != NULL && at_exit != NULL && python.code_type != NULL && python.str_type != NULL)
 		__atomic_store_n(&there, true, __ATOMIC_RELEASE);
 }
+
+/* Python calls it at the end of Py_Finalize. */
+static void ended(void) { __atomic_store_n(&gpurec_interpreter.ended, true, __ATOMIC_RELAXED); }
 
 void gpurec_python_find(void)
 {
@@ -224,6 +229,8 @@ void gpurec_python_find(void)
 	__atomic_store_n(&gpurec_python, hex, __ATOMIC_RELAXED);
 	__atomic_store_n(&gpurec_interpreter.layout, l, __ATOMIC_RELEASE);
 	gpurec_walk_choose(l->version);
+	if (l->co_version >= 0)
+		python.at_exit(ended);
 }
 
 /* ---- definitions ---------------------------------------------------------------- */

@@ -55,6 +55,7 @@ INLINE unsigned minor(const struct layout *l) { return l->version & 0xff; }
 /* The interpreter of this process: not to be looked at before layout is known. */
 struct interpreter {
 	const struct layout *layout; /* NULL: no stacks */
+	bool ended;                  /* one has ended here: what comes after it counts versions anew */
 	void *(*thread_state)(void);
 	int64_t (*number)(void *); /* of an interpreter's state */
 	const char *code_type, *str_type, *first; /* first: the state of the interpreter that came first, whose number is 0 */

@@ -92,11 +92,12 @@ INLINE gpurec_sum content(const struct layout *l, const char *code, uint32_t at,
 
 static __attribute__((noinline)) uint64_t content_key(const struct layout *l, const char *code) { return gpurec_folded(content(l, code, 0, gpurec_noise), 0); }
 
-/* From 3.12 on a code object has a version of its own in its interpreter; 0: the
- * counter ran over. */
+/* From 3.12 on a code object has a version of its own in its interpreter. 0: the
+ * counter ran over, or began anew, as after a Py_Finalize (of 60 frames of a third
+ * interpreter 13 were the first one's). */
 INLINE uint64_t version(const struct layout *l, const char *code)
 {
-	return l->co_version >= 0 ? FIELD(uint32_t, code, l->co_version) : 0;
+	return l->co_version >= 0 && likely(!gpurec_interpreter.ended) ? FIELD(uint32_t, code, l->co_version) : 0;
 }
 
 static uint64_t code_key(const struct layout *l, const char *code, uint64_t interpreter)
