@@ -125,7 +125,7 @@ func (g *image) places(b *budget, find *finder, m *Module, most int64) (*dwarf.A
 	if err == nil {
 		x := &split{b: b, find: find, img: g, module: m.Path, most: most}
 		defer x.close()
-		q := dwarf.Query{Addrs: m.addrs, Check: b.check, Demangle: demangled, Split: x.sections}
+		q := dwarf.Query{Addrs: m.addrs, Check: b.check, Progress: b.progress, Demangle: demangled, Split: x.sections}
 		if name, id := g.other(); name != "" {
 			q.Other = func() (*dwarf.Sections, error) { return x.other(name, id) }
 		}

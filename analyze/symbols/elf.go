@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/ianlancetaylor/demangle"
@@ -260,7 +262,8 @@ func textAt(s *elf.Section, at uint32) string {
 
 // demangled is a name as its language has it, of C++ without parameters, so that
 // a line of a tree is file:line:function in every language. Of Go's generic
-// functions it has [...], as Go prints them: one is compiled for several types.
+// functions it has [...], as Go prints them: one is compiled for several types. Rust
+// before its version 0 of names writes letters beyond ASCII as $u and their number.
 func demangled(name string) string {
 	if len(name) > maxName {
 		return ""
@@ -268,5 +271,14 @@ func demangled(name string) string {
 	if from, to := strings.Index(name, "["), strings.LastIndex(name, "]"); strings.Contains(name, "[go.shape.") && from < to {
 		return name[:from] + "[...]" + name[to+1:]
 	}
-	return demangle.Filter(name, demangle.NoParams, demangle.NoEnclosingParams, demangle.NoClones, demangle.MaxLength(12))
+	plain := demangle.Filter(name, demangle.NoParams, demangle.NoEnclosingParams, demangle.NoClones, demangle.MaxLength(12))
+	if plain != name && strings.Contains(plain, "$u") {
+		plain = escaped.ReplaceAllStringFunc(plain, func(s string) string {
+			n, _ := strconv.ParseUint(s[2:len(s)-1], 16, 32)
+			return string(rune(n))
+		})
+	}
+	return plain
 }
+
+var escaped = regexp.MustCompile(`\$u[0-9a-f]{1,6}\$`)

@@ -19,7 +19,7 @@ type Options struct {
 	Debug    []string // folders laid out as one of DebugDirs, which belong to them
 	MaxDWARF int64    // the most debug information of a file, as it is in memory; 0: read none
 	Stop     func() bool
-	Progress func(done, of int64) // modules; nil: nobody listens
+	Progress func(done, of int64) // addresses; nil: nobody listens
 }
 
 // A Module is what became of the frames of one mapped file.
@@ -58,10 +58,11 @@ type place struct {
 // errStopped ends reading when Options.Stop says so.
 var errStopped = errors.New("there was no more time")
 
-// A budget ends long work.
+// A budget ends long work, and is told how far a module's is.
 type budget struct {
-	ctx  context.Context
-	stop func() bool
+	ctx      context.Context
+	stop     func() bool
+	progress func(done, of int) // nil: nobody listens
 }
 
 func (b *budget) check() error {
@@ -92,7 +93,7 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 		}
 		defer unlock()
 	}
-	b := &budget{ctx, opt.Stop}
+	b := &budget{ctx: ctx, stop: opt.Stop}
 	defs, err := load(b, t)
 	if errors.Is(err, errStopped) {
 		return &Report{Modules: []*Module{}, Stopped: true}, nil
@@ -105,9 +106,14 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 	stacks, inlined, expanded := done(defs)
 	known := map[key][]place{}
 	r.Modules = modules(defs, inlined)
-	for i, m := range r.Modules {
+	passed, all := int64(0), int64(0)
+	for _, m := range r.Modules {
+		all += int64(m.Frames)
+	}
+	for _, m := range r.Modules {
 		if opt.Progress != nil {
-			opt.Progress(int64(i), int64(len(r.Modules)))
+			b.progress = func(done, of int) { opt.Progress(passed+int64(m.Frames)*int64(done)/int64(of), all) }
+			b.progress(0, 1)
 		}
 		chains := m.resolve(b, find, opt.MaxDWARF)
 		if err := ctx.Err(); err != nil {
@@ -118,6 +124,7 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 				known[key{m.Path, m.BuildID, m.addrs[j]}] = chain
 			}
 		}
+		passed += int64(m.Frames)
 	}
 	r.Stopped = b.check() != nil
 	for _, dir := range find.full {

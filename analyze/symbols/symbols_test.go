@@ -171,29 +171,94 @@ func TestSymbols(t *testing.T) {
 
 const rustSource = `
 #[inline(always)] fn take(n: usize) -> Vec<u64> { vec![n as u64; n + 1] }
-struct Pool { held: Vec<Vec<u64>> }
-impl Pool {
-    #[inline(never)] fn grow(&mut self, n: usize) -> u64 { self.held.push(take(n)); self.held.iter().map(|v| v[0]).sum() }
+trait Grow { fn grow(&mut self, n: usize) -> u64; }
+struct Pool<T> { held: Vec<Vec<u64>>, first: T }
+impl<T> Grow for Pool<T> {
+    #[inline(never)] fn grow(&mut self, n: usize) -> u64 {
+        let mut add = |m: usize| { self.held.push(take(m)); self.held.len() };
+        (add(n) + add(n + 1)) as u64 + self.held.iter().map(|v| v[0]).sum::<u64>()
+    }
 }
+mod größe { #[inline(never)] pub fn grow(p: &mut dyn super::Grow, n: usize) -> u64 { p.grow(n) + p.grow(2 * n) } }
 fn main() {
-    let mut p = Pool { held: Vec::new() };
-    println!("{}", p.grow(std::env::args().count()) + p.grow(3));
+    let mut p = Pool { held: Vec::new(), first: 7.0 };
+    println!("{}", größe::grow(&mut p, std::env::args().count()) + p.first as u64);
 }
 `
 
+// TestRust has a program of Rust, with names of both kinds: which is a compiler's own
+// choice depends on its version.
 func TestRust(t *testing.T) {
-	dir := t.TempDir()
-	os.WriteFile(filepath.Join(dir, "pool.rs"), []byte(rustSource), 0o600)
-	path := filepath.Join(dir, "pool")
-	tool(t, dir, "rustc", "-g", "-O", "-C", "link-arg=-Wl,--build-id", "-o", path, "pool.rs")
-	addrs := addresses(t, path, 1, func(name string) bool { return strings.Contains(name, "4pool") && strings.Contains(name, "grow") })
-	got, m := resolved(&finder{}, path, idOf(t, path), addrs)
-	if m.Why != "" {
-		t.Error(m.Why)
+	for _, c := range []struct {
+		name  string
+		flags []string
+		grow  string
+	}{
+		{"as the compiler has them", nil, "> as pool::Grow>::grow"},
+		{"version 0", []string{"-C", "symbol-mangling-version=v0"}, "<pool::Pool<f64> as pool::Grow>::grow"},
+		{"split", []string{"-C", "split-debuginfo=unpacked"}, "> as pool::Grow>::grow"},
+		{"packed", []string{"-C", "split-debuginfo=packed"}, "> as pool::Grow>::grow"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			os.WriteFile(filepath.Join(dir, "pool.rs"), []byte(rustSource), 0o600)
+			path, plain := filepath.Join(dir, "pool"), filepath.Join(dir, "plain")
+			args := []string{"-g", "-O", "-C", "link-arg=-Wl,--build-id"}
+			tool(t, dir, "rustc", append(append(args, c.flags...), "-o", path, "pool.rs")...)
+			if len(c.flags) > 0 && strings.HasPrefix(c.flags[1], "split") {
+				tool(t, dir, "rustc", append(args, "-o", plain, "pool.rs")...)
+			} else {
+				plain = path
+			}
+			addrs := addresses(t, path, 1, func(name string) bool {
+				return strings.Contains(name, "4grow") && strings.Contains(name, "4pool") || strings.Contains(name, "Grow")
+			})
+			got, m := resolved(&finder{}, path, idOf(t, path), addrs)
+			if m.Why != "" {
+				t.Error(m.Why)
+			}
+			agree(t, got, oracle(t, plain, addrs), addrs)
+			functions := map[string]bool{}
+			for _, chain := range got {
+				functions[chain[0].function] = true
+			}
+			method := false
+			for f := range functions {
+				method = method || strings.HasSuffix(f, c.grow)
+			}
+			if !functions["pool::größe::grow"] || !method {
+				t.Errorf("the functions are %v", functions)
+			}
+		})
 	}
-	agree(t, got, oracle(t, path, addrs), addrs)
-	if f := got[0][0].function; !strings.Contains(f, "pool::Pool") || !strings.HasSuffix(f, "::grow") {
-		t.Errorf("the function is %s", f)
+}
+
+// TestDemangled has a name of each kind that is met.
+func TestDemangled(t *testing.T) {
+	for _, c := range []struct{ name, want string }{
+		{"main", "main"},
+		{"_ZN2at6native12_GLOBAL__N_115add_kernel_implERNS_18TensorIteratorBaseERKN3c106ScalarE.cold", "at::native::(anonymous namespace)::add_kernel_impl"},
+		{"_ZN5caffe3addIfEEvPT_i.constprop.0.isra.0", "caffe::add<float>"},
+		{"_ZL6helperi.part.0", "helper"},
+		{"_ZN3foo3barB5cxx11Ei", "foo::bar[abi:cxx11]"},
+		{"_ZZN4pool3oneEiENKUliE_clEi", "pool::one()::{lambda(int)#1}::operator()"},
+		{"_ZNSt17_Function_handlerIFviEZ11plugin_turniEUliE_E9_M_invokeERKSt9_Any_dataOi", "std::_Function_handler<void (int), plugin_turn()::{lambda(int)#1}>::_M_invoke"},
+		{"_ZN12_GLOBAL__N_16WalkerlsEi", "(anonymous namespace)::Walker::operator<<"},
+		{"_ZNKR3Foo3barEv", "Foo::bar"},
+		{"_ZN3barILi3EEC2Ev", "bar<3>::bar"},
+		{"_ZN50_$LT$pool..Pool$LT$T$GT$$u20$as$u20$pool..Take$GT$4take17h314c156bf43a821dE", "<pool::Pool<T> as pool::Take>::take"},
+		{"_ZN4pool13gr$uf6$$udf$e4dyns17h5c1b02d24b210f05E", "pool::größe::dyns"},
+		{"_RNvNtCsaRHK5DXs8vu_4poolu9gre_6ka8i4dyns", "pool::größe::dyns"},
+		{"_RNvXCsaRHK5DXs8vu_4poolINtB2_4PooldENtB2_4Take4takeB2_", "<pool::Pool<f64> as pool::Take>::take"},
+		{"main.Map[go.shape.int,go.shape.string]", "main.Map[...]"},
+		{"_Z", "_Z"},
+		{"_Rust", "_Rust"},
+		{"$u41$", "$u41$"},
+	} {
+		if got := demangled(c.name); got != c.want {
+			t.Errorf("%s is %s, want %s", c.name, got, c.want)
+		}
 	}
 }
 

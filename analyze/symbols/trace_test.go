@@ -175,7 +175,13 @@ func TestTrace(t *testing.T) {
 	t.Run("in place, and again", func(t *testing.T) {
 		trace := recording(t, path, id, stacks...)
 		before := files(t, trace)
-		r, err := Trace(context.Background(), trace, "", opt)
+		var steps []int64
+		listened := opt
+		listened.Progress = func(done, of int64) { steps = append(steps, done, of) }
+		r, err := Trace(context.Background(), trace, "", listened)
+		if len(steps) < 4 || steps[0] != 0 || steps[len(steps)-1] != 3 {
+			t.Errorf("its progress is %v", steps)
+		}
 		if err != nil || !r.Changed || r.Frames != 3 || r.Named != 3 || r.Lines != 3 || r.Inlined != 6 {
 			t.Fatalf("%v %v", r, err)
 		}
@@ -235,6 +241,30 @@ func TestTrace(t *testing.T) {
 		tool(t, dir, "objcopy", "--strip-debug", path, stripped)
 		if _, err := Trace(context.Background(), trace, "", Options{}); err != nil {
 			t.Fatal(err)
+		}
+		check(t, trace)
+	})
+	t.Run("split files, later, and gone again", func(t *testing.T) {
+		home := t.TempDir()
+		split := program(t, home, "chain", "-gsplit-dwarf", "-dumpdir", home+"/")
+		trace := recording(t, split, idOf(t, split), stacks...)
+		dwos, _ := filepath.Glob(home + "/*.dwo")
+		if len(dwos) != 1 {
+			t.Fatalf("there are %v", dwos)
+		}
+		os.Rename(dwos[0], dwos[0]+".away")
+		r, err := Trace(context.Background(), trace, "", opt)
+		if err != nil || r.Lines != 3 || r.Inlined != 0 || !strings.Contains(r.Modules[0].Why, "--search takes its folder") {
+			t.Fatalf("without them: %v %v %+v", r, err, r.Modules[0])
+		}
+		os.Rename(dwos[0]+".away", dwos[0])
+		if r, err = Trace(context.Background(), trace, "", opt); err != nil || r.Modules[0].Why != "" {
+			t.Fatalf("with them: %v %v %+v", r, err, r.Modules[0])
+		}
+		check(t, trace)
+		os.Remove(dwos[0])
+		if r, err = Trace(context.Background(), trace, "", opt); err != nil || r.Changed || r.Inlined != 6 {
+			t.Fatalf("without them again: %v %v", r, err)
 		}
 		check(t, trace)
 	})

@@ -77,7 +77,7 @@ func runSymbolize(ctx context.Context, stdout, stderr io.Writer, args []string) 
 		return err
 	}
 	opt := symbols.Options{Search: *search, Debug: append(*debug, symbols.DebugDirs()...), MaxDWARF: most}
-	if bar := newProgress(stderr, "modules"); bar != nil {
+	if bar := newProgress(stderr, "addresses"); bar != nil {
 		opt.Progress = bar.show
 		defer bar.clear()
 	}

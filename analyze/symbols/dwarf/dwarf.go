@@ -26,6 +26,7 @@ type Skeleton struct {
 type Query struct {
 	Addrs    []uint64                            // sorted, of the file
 	Check    func() error                        // an error ends the work; it is asked often
+	Progress func(done, of int)                  // units; nil: nobody listens
 	Demangle func(name string) string            // of a name as the linker or a compiler has it
 	Split    func(s Skeleton) (*Sections, error) // those of another file, of which one unit has the id
 	Other    func() (*Sections, error)           // those that dwz made of several files; nil: there are none
@@ -86,9 +87,12 @@ func Find(s *Sections, q Query) (*Answer, error) {
 	if q.Other != nil {
 		f.other = l.other()
 	}
-	for _, u := range f.units {
+	for i, u := range f.units {
 		if err := l.did(1); err != nil {
 			return nil, err
+		}
+		if q.Progress != nil {
+			q.Progress(i, len(f.units))
 		}
 		if u.kind != unitCompile && u.kind != unitSkeleton {
 			continue
