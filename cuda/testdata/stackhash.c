@@ -161,7 +161,7 @@ int main(int argc, char **argv)
 	put32(file + STR_LENGTH, 10);
 	put32(table + BYTES_SIZE, 20);
 	hashes = malloc(MOST * sizeof *hashes);
-	gpurec_interpreter = (struct interpreter){l, this_state, type, type};
+	gpurec_interpreter = (struct interpreter){.layout = l, .thread_state = this_state, .code_type = type, .str_type = type};
 	put(state + l->ts_frame, cframe);
 	put(cframe + l->cframe_frame, frames[0]);
 	for (unsigned i = 0; i < CODES; i++)
