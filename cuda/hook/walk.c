@@ -95,23 +95,23 @@ static __attribute__((noinline)) uint64_t content_key(const struct layout *l, co
 /* From 3.12 on a code object has a version of its own in its interpreter. 0: the
  * counter ran over, or began anew, as after a Py_Finalize (of 60 frames of a third
  * interpreter 13 were the first one's). */
-INLINE uint64_t version(const struct layout *l, const char *code)
+INLINE uint64_t version(const struct layout *l, const char *code, bool anew)
 {
-	return l->co_version >= 0 && likely(!gpurec_interpreter.ended) ? FIELD(uint32_t, code, l->co_version) : 0;
+	return l->co_version >= 0 && likely(!anew) ? FIELD(uint32_t, code, l->co_version) : 0;
 }
 
 static uint64_t code_key(const struct layout *l, const char *code, uint64_t interpreter)
 {
-	uint64_t v = version(l, code);
+	uint64_t v = version(l, code, gpurec_interpreter.ended);
 	return v ? gpurec_mix(gpurec_mix(interpreter + 1, (uintptr_t)code), v) : content_key(l, code);
 }
 
 /* A frame's part of its stack's sum. */
-INLINE gpurec_sum part(const struct layout *l, const char *code, uint32_t at, const uint64_t *its)
+INLINE gpurec_sum part(const struct layout *l, const char *code, uint32_t at, bool anew, const uint64_t *its)
 {
 	if (l->co_version < 0)
 		return content(l, code, at, its);
-	uint64_t v = version(l, code);
+	uint64_t v = version(l, code, anew);
 	return gpurec_product(its, likely(v != 0) ? (uintptr_t)code : content_key(l, code), v << 32 | at);
 }
 
@@ -200,7 +200,7 @@ static __attribute__((noinline)) uint64_t rest(const struct layout *l, const cha
  * this writes nothing and each layout has a copy of its own, in which the offsets
  * are constants.
  */
-INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
+INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip, bool anew)
 {
 	uint64_t interpreter;
 	const char *code, *f = innermost(l, &interpreter);
@@ -217,7 +217,7 @@ INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
 		if (likely(counts(l, f, &code, &at))) {
 			if (its == end)
 				break;
-			sum += part(l, code, (uint32_t)at, its);
+			sum += part(l, code, (uint32_t)at, anew, its);
 			its += 2 * pairs(l);
 		}
 		f = POINTER(f, l->f_previous);
@@ -230,8 +230,11 @@ INLINE uint64_t walk_hash(const struct layout *l, unsigned max, int skip)
 
 typedef uint64_t walk_fn(unsigned max, int skip);
 
+/* Of any layout, where versions do not tell. */
+static __attribute__((noinline)) uint64_t walk_anew(unsigned max, int skip) { return walk_hash(gpurec_interpreter.layout, max, skip, true); }
+
 #define WALK(i) \
-	static uint64_t walk_##i(unsigned max, int skip) { return walk_hash(&layouts[i], max, skip); }
+	static uint64_t walk_##i(unsigned max, int skip) { return unlikely(gpurec_interpreter.ended) ? walk_anew(max, skip) : walk_hash(&layouts[i], max, skip, false); }
 WALK(0) WALK(1) WALK(2) WALK(3) WALK(4) WALK(5) WALK(6) WALK(7)
 static walk_fn *const walks[] = {walk_0, walk_1, walk_2, walk_3, walk_4, walk_5, walk_6, walk_7};
 _Static_assert(sizeof walks / sizeof walks[0] == sizeof layouts / sizeof layouts[0], "a walk for each layout");
