@@ -113,7 +113,7 @@ func (f *finder) images(b *budget, module, id string) (images []*image, why stri
 		try(filepath.Join(dir, filepath.FromSlash(module)), fits)
 	}
 	if len(f.search) > 0 {
-		for _, file := range f.named(b, name) {
+		for _, file := range append(f.named(b, name), f.named(b, name+".debug")...) { // as objcopy --only-keep-debug is used
 			try(file, fits)
 		}
 	}

@@ -229,8 +229,12 @@ func (m *Module) resolve(b *budget, find *finder, maxDWARF int64) (out [][]place
 	}
 	images, why := find.images(b, m.Path, m.BuildID)
 	if len(images) == 0 {
-		if m.Why = why; why == "" {
-			m.Why = "it is not here"
+		switch m.Why = why; {
+		case why != "":
+		case m.BuildID == "":
+			m.Why = "it is not here: --search takes the folder where it is"
+		default:
+			m.Why = "it is not here: --search takes the folder where it or its debug file is, with build id " + m.BuildID
 		}
 		return nil
 	}

@@ -95,6 +95,7 @@ func TestSplit(t *testing.T) {
 		{"by its link, found by name", stripped, func(t *testing.T) *finder { return &finder{search: []string{place(t, "deep/er/split.debug")}} }},
 		{"the module elsewhere, under its path", path[1:], func(t *testing.T) *finder { return &finder{search: []string{"/"}} }},
 		{"the module elsewhere, by name", "/nowhere/chain", func(t *testing.T) *finder { return &finder{search: []string{dir}} }},
+		{"by the module's name and .debug, the module is not here", "/nowhere/chain", func(t *testing.T) *finder { return &finder{search: []string{place(t, "deep/er/chain.debug")}} }},
 		{"the module was removed", path + gone, func(t *testing.T) *finder { return &finder{} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

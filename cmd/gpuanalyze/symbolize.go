@@ -25,13 +25,13 @@ copy is. The table says of each module how many of its addresses have a name and
 line, from which files, and what could not be read.
 
 A file counts only if its build id is the recorded one. Looked for are the module
-where it was, in the --search folders (its path below them, its name at any depth,
-.build-id/xx/yyy.debug, a debuginfod cache), its .gnu_debuglink, and by build id the
-debug folders and what debuginfod's clients have fetched ($DEBUGINFOD_CACHE_PATH,
-~/.cache/debuginfod_client); nothing is fetched. Split debug information (.dwo, .dwp)
-and what dwz moved to a file of its own are looked for beside them and in the
---search folders. Symbol tables, packed ones too, are read whatever their size,
-debug information up to --max-dwarf of each file.`,
+where it was, in the --search folders (its path below them, NAME and NAME.debug at
+any depth, .build-id/xx/yyy.debug, a debuginfod cache), its .gnu_debuglink, and by
+build id the debug folders and what debuginfod's clients have fetched
+($DEBUGINFOD_CACHE_PATH, ~/.cache/debuginfod_client); nothing is fetched. Split debug
+information (.dwo, .dwp) and what dwz moved to a file of its own are looked for
+beside them and in the --search folders. Symbol tables, packed ones too, are read
+whatever their size, debug information up to --max-dwarf of each file.`,
 		examples: []string{
 			"gpuanalyze symbolize train.gpurec",
 			"gpuanalyze symbolize --search ./binaries -o named.gpurec train.gpurec",
