@@ -17,6 +17,7 @@ const (
 	mostSites  = 10
 	mostFrames = 16 // of a stack, the innermost
 	mostTemps  = 5
+	mostAround = 4 // frames of a temporary's stack
 )
 
 // WriteText writes r for people.
@@ -93,7 +94,7 @@ func (g *Growth) write(b *bufio.Writer, r *Rules) {
 		}
 		fmt.Fprintf(b, "  +%s %s, %d %% sure of %s to %s; +%s in all, rising in %d of %d parts of the run\n", tree.Size(round(s.Slope)), unit,
 			r.Certainty, format.Bytes(round(s.Low)), format.Bytes(round(s.High)), tree.Size(s.Rose), s.Rises, s.Parts)
-		s.Site.write(b)
+		s.Site.write(b, mostFrames)
 	}
 }
 
@@ -124,7 +125,7 @@ func (h *AtEnd) write(b *bufio.Writer, p *Process) {
 			taken = fmt.Sprintf("taken from %s to %s", analyze.Seconds(s.Oldest), analyze.Seconds(s.Newest))
 		}
 		fmt.Fprintf(b, "  %s in %d block%s, %s\n", tree.Size(s.Bytes), s.Blocks, analyze.Plural(s.Blocks), taken)
-		s.Site.write(b)
+		s.Site.write(b, mostFrames)
 	}
 }
 
@@ -143,12 +144,13 @@ func (t *Temporaries) write(b *bufio.Writer, r *Rules) {
 			fmt.Fprintf(b, "  and %d sites more\n", len(t.Sites)-i)
 			break
 		}
-		fmt.Fprintf(b, "  %d of %d, %s, the largest %s: %s\n", s.Count, s.Of, tree.Size(s.Bytes), tree.Size(s.Largest), analyze.Line(s.Name))
+		fmt.Fprintf(b, "  %d of %d, %s, the largest %s\n", s.Count, s.Of, tree.Size(s.Bytes), tree.Size(s.Largest))
+		s.Site.write(b, mostAround)
 	}
 }
 
-// write names the site's own line, and below it how it was got to.
-func (s *Site) write(b *bufio.Writer) {
+// write names the site's own line, and below it how it was got to, in so many lines.
+func (s *Site) write(b *bufio.Writer, most int) {
 	fmt.Fprintf(b, "      %s", analyze.Line(s.Name))
 	if s.Layer == "host" || s.Class != "device" {
 		fmt.Fprintf(b, "  [%s, %s]", s.Layer, s.Class)
@@ -158,7 +160,7 @@ func (s *Site) write(b *bufio.Writer) {
 		return
 	}
 	lines := s.path()
-	if cut := len(lines) - mostFrames; cut > 0 {
+	if cut := len(lines) - most; cut > 0 {
 		fmt.Fprintf(b, "        %d lines outside\n", cut)
 		lines = lines[cut:]
 	}

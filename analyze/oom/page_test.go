@@ -1,5 +1,14 @@
 package oom
 
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/gpurec/gpurec/analyze"
+	"github.com/gpurec/gpurec/format/formattest"
+)
+
 // page is a small trace with one of everything that a page has: a fatal failure
 // with causes, growth and pins, one that was caught, a retry, and what failed for
 // another reason.
@@ -49,3 +58,47 @@ sample 1440 device=0 process=1 total=100000 used=89000 free=10000 reserved=1000 
 1560 ScopeEnd thread=7 api=nvtx scope=1
 2000000 ProcessEnd status=1
 `
+
+// TestWrapper has programs whose requests come by one line, or do not: a wrapper's
+// callers are what a reader looks for.
+func TestWrapper(t *testing.T) {
+	const program = `meta command=./a start=2026-11-30T03:00:00Z start_monotonic=0
+device 0 uuid=GPU-0 name=H200 total=100000
+process 1 pid=7 begin=0 end=2000000 status=1 command="./a"
+frame 1 native a.cc 1 main module=/a
+frame 2 native a.cc 2 load module=/a
+frame 3 native a.cc 3 step module=/a
+frame 4 native a.cc 4 "Buffer::Buffer(long *)" module=/a
+frame 5 native a.cc 5 other module=/a
+stack 10 0 1
+stack 11 10 2
+stack 12 11 4
+stack 13 10 3
+stack 14 13 4
+stack 15 13 5
+part
+1000 Alloc duration=5 thread=7 api=cuMemAlloc_v2 device=0 address=0x100000 size=30000 requested=30000 stack=12
+1010 Alloc duration=5 thread=7 api=cuMemAlloc_v2 device=0 address=0x200000 size=30000 requested=30000 stack=STACK
+1500 AllocFailed duration=8 thread=7 api=cuMemAlloc_v2 device=0 requested=90000 status=2 stack=14
+2000000 ProcessEnd status=1
+`
+	const hint = "\n    nearly all has one line: --hide 'a.cc:4:Buffer::Buffer(long *)' shows who called it\n"
+	for _, c := range []struct {
+		name, stack string
+		hint        bool
+	}{
+		{"two callers of one line", "14", true},
+		{"one caller", "12", false},
+		{"another line has half", "15", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := ask(t, formattest.Text(t, strings.ReplaceAll(program, "STACK", c.stack)), &analyze.Query{}).WriteText(&b, false); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(b.String(), "\n              called by a.cc:3:step\n              called by a.cc:1:main\n") || strings.Contains(b.String(), hint) != c.hint {
+				t.Error(b.String())
+			}
+		})
+	}
+}

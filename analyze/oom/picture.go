@@ -157,6 +157,7 @@ func (a *Answer) holders(h *holding) []Holder {
 		}
 		r.Bytes += n.Used
 		r.Blocks += n.Blocks
+		r.stacks++
 	}
 	out := make([]Holder, 0, len(sums))
 	for _, r := range sums {

@@ -121,6 +121,8 @@ type Holder struct {
 	Bytes  int64   `json:"bytes"`
 	Share  float64 `json:"share"`
 	Blocks int64   `json:"blocks"`
+
+	stacks int
 }
 
 // A Growth is what rose until the failure.

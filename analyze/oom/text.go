@@ -25,6 +25,10 @@ func (r *Report) WriteText(w io.Writer, all bool) error {
 	return b.Flush()
 }
 
+// nearlyAll is the share of live memory from which on a line with several callers is
+// taken to be a wrapper, which says little.
+const nearlyAll = 0.9
+
 const mostRows = 20 // of what has a line each; JSON has all
 
 func (t *Trace) write(w io.Writer, all bool) {
@@ -129,6 +133,9 @@ func (f *Failure) write(w io.Writer) {
 	if f.In != "" {
 		row("", "in %s", analyze.Line(short(f.In)))
 	}
+	for _, l := range f.callers() {
+		row("", "called by %s", analyze.Line(l))
+	}
 	if len(f.Scope) > 0 {
 		mark := ""
 		if f.ScopeInferred {
@@ -161,6 +168,21 @@ func (f *Failure) write(w io.Writer) {
 			fmt.Fprintf(w, "    - see the segments: %s\n", analyze.Line(f.SegsThen))
 		}
 	}
+}
+
+const mostCallers = 3 // that the page has of the failure's line
+
+// callers are the next lines outside the one that asked, which may be a wrapper
+// that all requests go through.
+func (f *Failure) callers() (out []string) {
+	at := len(f.Stack) - 1
+	for at >= 0 && f.Stack[at] != f.Line {
+		at--
+	}
+	for at--; at >= 0 && len(out) < mostCallers; at-- {
+		out = append(out, f.Stack[at])
+	}
+	return out
 }
 
 func (f *Failure) refused() string {
@@ -281,6 +303,9 @@ func (f *Failure) writeHolders(w io.Writer) {
 	for _, h := range f.Holders {
 		fmt.Fprintf(w, "    %5.1f %%  %10s  %d block%s  %s\n", 100*h.Share, format.Bytes(h.Bytes), h.Blocks, analyze.Plural(h.Blocks), where(h.Line, h.In))
 		left -= h.Bytes
+	}
+	if h := &f.Holders[0]; h.Share > nearlyAll && h.stacks > 1 {
+		fmt.Fprintf(w, "    nearly all has one line: --hide %s shows who called it\n", analyze.Line(analyze.Word(h.Line)))
 	}
 	if left > 0 {
 		fmt.Fprintf(w, "    %5.1f %%  %10s  other lines\n", 100*float64(left)/float64(f.Memory.Used), format.Bytes(left))
