@@ -24,6 +24,9 @@ type flagSet struct {
 	command *command
 }
 
+// helpWidth is the columns that the lines of flags in a help take at most.
+const helpWidth = 100
+
 func newFlagSet(c *command, stdout io.Writer) *flagSet {
 	f := &flagSet{pflag.NewFlagSet(c.name, pflag.ContinueOnError), c}
 	f.SortFlags = false
@@ -33,7 +36,7 @@ func newFlagSet(c *command, stdout io.Writer) *flagSet {
 		if c.long != "" {
 			fmt.Fprintf(stdout, "\n%s\n", strings.TrimSpace(c.long))
 		}
-		fmt.Fprintf(stdout, "\nflags:\n%s", f.FlagUsages())
+		fmt.Fprintf(stdout, "\nflags:\n%s", f.FlagUsagesWrapped(helpWidth))
 		if len(c.examples) > 0 {
 			fmt.Fprint(stdout, "\nexamples:\n")
 			for _, e := range c.examples {
@@ -87,7 +90,7 @@ func newAnalysisUntil(c *command, stdout io.Writer, until string) *analysis {
 	a.Int32SliceVar(&a.ranks, "rank", nil, "only these `RANK`s of a distributed job")
 	a.StringSliceVar(&a.layers, "layer", nil, "only these `LAYER`s: driver, pool, host")
 	a.StringArrayVar(&a.scopes, "scope", nil, "only what the thread of a scope did inside it, by `ID|NAME[#N]`")
-	a.StringVar(&a.infer, "infer", analyze.InferMark.String(), "the scope of what a thread takes that opened none, as PyTorch's backward pass does, is the one its process's only other thread with scopes was in: `mark|off|scope`; mark shows it as inferred, off doesn't, scope takes it into --scope too")
+	a.StringVar(&a.infer, "infer", analyze.InferMark.String(), "`HOW`: what a thread without scopes takes, as PyTorch's backward pass does, is in the scope of its process's only other thread with some: mark shows it as inferred, off doesn't, scope takes it into --scope too")
 	a.StringVar(&a.from, "from", "", "from this `TIME` on: 12.5s since the start, RFC 3339, or scope:NAME#3")
 	a.StringVar(&a.to, until, "", "up to this `TIME`")
 	a.BoolVarP(&a.quiet, "quiet", "q", false, "on stderr only errors, and what is missing")

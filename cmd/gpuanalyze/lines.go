@@ -46,7 +46,7 @@ const deep = 200
 
 func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	a := newAnalysis(linesCommand(), stdout).withStacks()
-	at := a.String("at", "total", "`total|peak|end|TIME`")
+	at := a.String("at", "total", "`WHEN`: what was taken in total, or was live at the peak, at the end or at a TIME")
 	depth := a.Int("max-depth", 0, "keep the root and the outermost lines down to this `DEPTH`; the root is 1; 0 or less keeps all, as CuPy's max_depth does")
 	byScope := a.Bool("by-scope", false, "a table instead of the tree: the innermost line of the program's own code, and how much it took in which scopes")
 	q, traces, err := a.query(args)

@@ -40,7 +40,7 @@ has none.`,
 
 func runPeak(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	a := newAnalysis(peakCommand(), stdout).withStacks()
-	by := a.String("by", "all", "only `parts|tree|line|own-line|function|scope|size|process`, or all of them")
+	by := a.String("by", "all", "`WHAT` to show: parts, tree, line, own-line, function, scope, size, process, or all of them")
 	top := a.Int("top", 10, "this many `ROWS` of each table; 0 is all")
 	depth := a.Int("max-depth", 0, "keep the root and the outermost lines down to this `DEPTH`; the root is 1; 0 keeps all")
 	q, traces, err := a.query(args)

@@ -28,7 +28,7 @@ func (a *analysis) withStacks() *analysis {
 	v := &stackView{}
 	a.view = v
 	a.command.long = strings.TrimSpace(a.command.long) + "\n" + stackHelp
-	a.StringVar(&v.stacks, "stacks", analyze.Auto.String(), "`auto|python|native|both`: whose frames to show")
+	a.StringVar(&v.stacks, "stacks", analyze.Auto.String(), "`WHOSE` frames to show: auto, python, native or both")
 	a.StringArrayVar(&v.focus, "focus", nil, "show only frames that match a `PATTERN`")
 	a.StringArrayVar(&v.hide, "hide", nil, "show no frame that matches a `PATTERN`, as */torch/* or libc.so*")
 	a.BoolVar(&v.all, "all-frames", false, "show launchers and the interpreter's own frames too")

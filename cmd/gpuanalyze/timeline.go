@@ -37,7 +37,7 @@ const mostPoints = 10_000
 
 func runTimeline(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	a := newAnalysis(timelineCommand(), stdout).withStacks()
-	by := a.String("by", "device", "a series for each `device|layer|class|process|scope|line|own-line|function`")
+	by := a.String("by", "device", "a series for each `WHAT`: device, layer, class, process, scope, line, own-line or function")
 	curve := a.String("curve", "used", "`used|acquired|nvml`")
 	points := a.Int("points", 64, "at most this `NUMBER` of buckets; a plot is as wide")
 	top := a.Int("top", 10, "at most this `NUMBER` of series by scope, line, own-line and function; 0 is all")

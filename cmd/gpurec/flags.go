@@ -43,6 +43,9 @@ func usageStatus(command string) int {
 	return 2
 }
 
+// helpWidth is the columns that the lines of flags in a help take at most.
+const helpWidth = 100
+
 // parse reads arguments; done with a status when there is nothing more to do.
 func parse(flags *pflag.FlagSet, help string, stdout, stderr io.Writer, args []string) (status int, done bool) {
 	flags.SetOutput(io.Discard)
@@ -54,7 +57,7 @@ func parse(flags *pflag.FlagSet, help string, stdout, stderr io.Writer, args []s
 	}
 	if errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprint(stdout, help)
-		fmt.Fprintf(stdout, "\nFlags (each also by environment, --on-full as GPUREC_ON_FULL):\n%s", flags.FlagUsages())
+		fmt.Fprintf(stdout, "\nFlags (each also by environment, --on-full as GPUREC_ON_FULL):\n%s", flags.FlagUsagesWrapped(helpWidth))
 		return 0, true
 	}
 	if err == nil {

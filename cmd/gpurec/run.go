@@ -97,7 +97,7 @@ func (o *settings) flags(name string) *pflag.FlagSet {
 	f.Var(&o.retain, "retain", "keep the newest parts of the trace, in so many bytes of disk or of so much time at least (10m is minutes, 10MiB bytes); parts are then an eighth of the bytes, a quarter of the time; 0 keeps all")
 	f.Var(&o.metrics, "metrics", metricsUsage)
 	f.DurationVar(&o.symbolize, "symbolize", 2*time.Second, "CPU time for naming native frames when the recording has ended, so that a trace that is carried elsewhere has names; 0 leaves that to gpuanalyze symbolize")
-	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU in front of the real one, with 2 devices or =N")
+	f.IntVar(&o.simulate, "simulate-gpu", 0, "put gpurec's simulated GPU in front of the real one, with 2 devices or =N, of 16GiB each or of GPUREC_SIM_MEMORY")
 	f.Lookup("simulate-gpu").NoOptDefVal = "2"
 	f.BoolVar(&o.noPython, "no-python", false, "keep gpurec's Python package off the path: CuPy's pool is then not seen, and import gpurec fails")
 	f.BoolVar(&o.redact, "redact", false, "leave out of the trace command lines but for the program's name, the host's name, also from the trace's own unless -o has it, and of paths all but the last two elements; native frames stay addresses")
