@@ -30,7 +30,7 @@ func terminal(w io.Writer) bool {
 }
 
 // words are the lines after a command, five at most: peak per device, out of
-// memory or not, the top holder, events and lost, where the trace is and what to
+// memory or not, the stack that held most, events and lost, where the trace is and what to
 // type next. native, where not "", says what became of the native frames' names.
 func words(w io.Writer, path string, s recorder.Summary, native string) {
 	if len(s.Devices) == 0 {
@@ -64,7 +64,7 @@ func words(w io.Writer, path string, s recorder.Summary, native string) {
 		fmt.Fprintln(w, "gpurec: out of memory: no")
 	}
 	if s.TopSize > 0 {
-		fmt.Fprintf(w, "gpurec: top holder near the peak: %s, %s\n", printable(topHolder(path, s, native != "")), format.Bytes(s.TopSize))
+		fmt.Fprintf(w, "gpurec: largest stack near the peak: %s, %s\n", printable(topHolder(path, s, native != "")), format.Bytes(s.TopSize))
 	}
 	kept := ""
 	if s.Since > 0 {

@@ -31,7 +31,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 	}
 	if len(own) != 5 || !strings.Contains(words.String(), fmt.Sprintf("out of memory: yes, %d times; gpuanalyze oom says why", tr.kinds[format.AllocFailed])) ||
-		!strings.Contains(words.String(), "device 0 ") || !strings.Contains(words.String(), "top holder near the peak: oom:main, ") {
+		!strings.Contains(words.String(), "device 0 ") || !strings.Contains(words.String(), "largest stack near the peak: oom:main, ") {
 		t.Errorf("said\n%s", words.String())
 	}
 }
