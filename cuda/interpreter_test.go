@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpurec/gpurec/format"
 )
 
 // TestPythonSubinterpreters: each interpreter of a process counts its code objects
@@ -65,6 +67,29 @@ func TestPythonEmbedded(t *testing.T) {
 			t.Parallel()
 			linked := cc(t, "linked", "-DLINKED", "testdata/embed.c", "-ldl", "-lpthread", library, "-Wl,-rpath,"+words[1])
 			t.Log(comparePython(t, program{env: []string{"PYTHONHOME=" + words[0]}, e: Environment{Stacks: "python"}, args: []string{linked, "again", "2"}}, python))
+		})
+	}
+}
+
+// TestPythonEnds: the end of an interpreter frees the states of the threads that are
+// in C just then. They have no Python frames any more, and the one that ends it does.
+func TestPythonEnds(t *testing.T) {
+	library := cc(t, "ends", "-shared", "-fPIC", "testdata/ends.c", "-ldl", "-lpthread")
+	for version, python := range interpreters(t) {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			p := program{e: Environment{Stacks: "python"}, args: []string{python, "testdata/ends.py", library}}
+			lanes, _ := p.run(t, newReceiver(t))
+			recorded := stacks(t, lanes).Recorded // which looks at those of 1 byte
+			if before, last := len(recorded["800"].Frames), len(recorded["777"].Frames); before < 31 || last != 1 {
+				t.Errorf("%d frames of the daemon before the end, %d where it ends", before, last)
+			}
+			for _, r := range all(lanes) {
+				if r.Kind() == format.Alloc && r.Event().Size == 1 {
+					return
+				}
+			}
+			t.Errorf("the daemon has taken no memory")
 		})
 	}
 }

@@ -39,6 +39,7 @@ static struct {
 	int (*ready)(void);
 	int64_t (*number)(void *);
 	void *(*first)(void);
+	void *(*threads)(void *);
 	int (*at_exit)(void (*)(void));
 	const char *code_type, *str_type, *runtime;
 	uintptr_t loop;
@@ -179,7 +180,7 @@ void gpurec_python_look(void)
 		state = gpurec_dlsym(from, "PyGILState_GetThisThreadState");
 	}
 	void *version = gpurec_dlsym(from, "Py_GetVersion"), *ready = gpurec_dlsym(from, "Py_IsInitialized");
-	void *number = gpurec_dlsym(from, "PyInterpreterState_GetID"), *first = gpurec_dlsym(from, "PyInterpreterState_Main"), *at_exit = gpurec_dlsym(from, "Py_AtExit");
+	void *number = gpurec_dlsym(from, "PyInterpreterState_GetID"), *first = gpurec_dlsym(from, "PyInterpreterState_Main"), *threads = gpurec_dlsym(from, "PyInterpreterState_ThreadHead"), *at_exit = gpurec_dlsym(from, "Py_AtExit");
 	python.code_type = gpurec_dlsym(from, "PyCode_Type");
 	python.str_type = gpurec_dlsym(from, "PyUnicode_Type");
 	python.runtime = gpurec_dlsym(from, "_PyRuntime");
@@ -189,8 +190,9 @@ void gpurec_python_look(void)
 	memcpy(&python.ready, &ready, sizeof ready);
 	memcpy(&python.number, &number, sizeof number);
 	memcpy(&python.first, &first, sizeof first);
+	memcpy(&python.threads, &threads, sizeof threads);
 	memcpy(&python.at_exit, &at_exit, sizeof at_exit);
-	if (state != NULL && version != NULL && ready != NULL && number != NULL && first != NULL && at_exit != NULL && python.code_type != NULL && python.str_type != NULL)
+	if (state != NULL && version != NULL && ready != NULL && number != NULL && first != NULL && threads != NULL && at_exit != NULL && python.code_type != NULL && python.str_type != NULL)
 		__atomic_store_n(&there, true, __ATOMIC_RELEASE);
 }
 
@@ -218,6 +220,9 @@ void gpurec_python_find(void)
 	gpurec_interpreter.code_type = python.code_type;
 	gpurec_interpreter.str_type = python.str_type;
 	gpurec_interpreter.thread_state = python.state;
+	gpurec_interpreter.ready = python.ready;
+	gpurec_interpreter.main = python.first;
+	gpurec_interpreter.threads = python.threads;
 	gpurec_interpreter.number = python.number;
 	gpurec_interpreter.first = python.first();
 	if (l == NULL || !type_agrees(l, python.code_type) || !offsets_agree(l, python.runtime, hex) || !walk_agrees(l, ts)) {

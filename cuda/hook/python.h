@@ -57,6 +57,9 @@ struct interpreter {
 	const struct layout *layout; /* NULL: no stacks */
 	bool ended;                  /* one has ended here: what comes after it counts versions anew */
 	void *(*thread_state)(void);
+	int (*ready)(void);        /* false from when the last one begins to end */
+	void *(*main)(void);       /* the state of the interpreter that Py_Finalize ends */
+	void *(*threads)(void *);  /* its newest thread's */
 	int64_t (*number)(void *); /* of an interpreter's state */
 	const char *code_type, *str_type, *first; /* first: the state of the interpreter that came first, whose number is 0 */
 };

@@ -158,6 +158,18 @@ INLINE bool counts(const struct layout *l, const char *f, const char **code, int
 }
 
 /*
+ * Whether a thread is the one that ends the interpreter, which first takes the
+ * states of all others away. These may be in C for long yet, as a daemon is that
+ * trains, and go on finding a state that has been freed. What is left is a walk of
+ * theirs that began before the end and lasts until after that, a microsecond.
+ */
+static __attribute__((noinline)) bool finalises(const char *ts)
+{
+	void *main = gpurec_interpreter.main();
+	return main != NULL && gpurec_interpreter.threads(main) == ts;
+}
+
+/*
  * The innermost frame of this thread; NULL: there is none. Where code objects are
  * told apart by their versions, also which interpreter runs it: each has a counter
  * of its own, and what comes after one that has ended has its addresses too (8
@@ -168,7 +180,7 @@ INLINE const char *innermost(const struct layout *l, uint64_t *interpreter)
 {
 	const char *ts = gpurec_interpreter.thread_state();
 	*interpreter = 0;
-	if (ts == NULL)
+	if (ts == NULL || (unlikely(!gpurec_interpreter.ready()) && !finalises(ts)))
 		return NULL;
 	const char *state = POINTER(ts, TS_INTERPRETER);
 	if (l->co_version >= 0 && unlikely(state != gpurec_interpreter.first) && state != NULL)
