@@ -15,7 +15,7 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 # go-nvml finds its functions when they are first called; some compilers bind at start unless told.
 export CGO_LDFLAGS := -O2 -g -Wl,-z,lazy
 
-.PHONY: build hook pythons generate demo test test-go test-stacks test-c test-python test-evidence test-interop test-browser test-torture cross check clean torture fuzz
+.PHONY: build hook pythons generate demo test test-go test-stacks test-c test-python test-evidence test-interop test-browser test-torture test-aarch64 cross check clean torture fuzz
 
 build: hook
 	$(GO) build $(GOFLAGS_V) -o bin/gpurec ./cmd/gpurec
@@ -137,9 +137,14 @@ fuzz: hook
 		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); \
 	done
 
-# gpuanalyze runs where there is no GPU and no C library of ours.
+# The hook's tests as aarch64's, by an emulator: some minutes.
+test-aarch64: hook
+	.ci/aarch64
+
+# gpuanalyze runs where there is no GPU and no C library of ours; the hook on aarch64 too.
 cross:
 	for os in linux darwin windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -o /dev/null ./cmd/gpuanalyze; done
+	.ci/aarch64 compile
 
 $(VENV)/ok: analyze/export/interop/requirements.txt
 	$(PYTHON) -m venv $(VENV)

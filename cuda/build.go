@@ -68,12 +68,13 @@ var libraries = []library{
 
 const keyFile = "key"
 
-// key names what the sources, the flags and this machine's architecture make.
-// It is asked more than once around a command of a millisecond, and the hash
-// takes half of one.
-var key = sync.OnceValues(func() (string, error) {
+// key names what the sources and the flags make for this machine. It is asked more
+// than once around a command of a millisecond, and the hash takes half of one.
+var key = sync.OnceValues(func() (string, error) { return keyFor(runtime.GOARCH) })
+
+func keyFor(arch string) (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.GOARCH, cflags)
+	fmt.Fprintln(h, arch, cflags)
 	for _, l := range libraries {
 		fmt.Fprintln(h, l.name, l.script, l.flags)
 	}
@@ -88,12 +89,15 @@ var key = sync.OnceValues(func() (string, error) {
 		return err
 	})
 	return hex.EncodeToString(h.Sum(nil))[:16], err
-})
+}
 
 // Build compiles the libraries from the sources in this binary into dir.
 // Extra flags go to the compiler.
-func Build(dir string, extra ...string) error {
-	k, err := key()
+func Build(dir string, extra ...string) error { return BuildFor(runtime.GOARCH, dir, extra...) }
+
+// BuildFor is Build for another machine, as GOARCH says it, whose compiler is $CC.
+func BuildFor(arch, dir string, extra ...string) error {
+	k, err := keyFor(arch)
 	if err != nil {
 		return err
 	}

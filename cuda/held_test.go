@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"runtime"
 	"testing"
 
 	"github.com/gpurec/gpurec/format"
@@ -26,9 +25,6 @@ func TestHeld(t *testing.T) {
 	} {
 		for _, stacks := range []string{"auto", "both"} {
 			t.Run(row.name+", "+stacks, func(t *testing.T) {
-				if row.way == "stack-below" && runtime.GOARCH != "amd64" {
-					t.Skip("machine code of x86-64")
-				}
 				lanes, out := program{e: Environment{Stacks: stacks, OnFull: "wait"}, args: []string{bin, row.way, lib}}.run(t, newReceiver(t))
 				if out != "" {
 					t.Skip("the stack has no room below it: ", out)

@@ -24,23 +24,26 @@ var known = []string{"3.9", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.
 
 // interpreters are the CPythons found here whose frames the hook can read, by
 // version: those of pyenv, those on PATH, those that .ci/pythons unpacked, and
-// those that GPUREC_PYTHONS names.
+// those that GPUREC_PYTHONS names; an emulator's are these last alone.
 func interpreters(t *testing.T) map[string]string {
 	t.Helper()
 	paths := filepath.SplitList(os.Getenv("GPUREC_PYTHONS"))
-	home, _ := os.UserHomeDir()
-	for _, pattern := range []string{filepath.Join(home, ".pyenv/versions/3.*/bin/python3"), "../.build/pythons/usr/bin/python3.??"} {
-		more, _ := filepath.Glob(pattern)
-		paths = append(paths, more...)
-	}
-	for _, name := range append([]string{"python3"}, known...) {
-		if p, err := exec.LookPath(strings.Replace(name, "3.", "python3.", 1)); err == nil {
-			paths = append(paths, p)
+	if len(emulator) == 0 {
+		home, _ := os.UserHomeDir()
+		for _, pattern := range []string{filepath.Join(home, ".pyenv/versions/3.*/bin/python3"), "../.build/pythons/usr/bin/python3.??"} {
+			more, _ := filepath.Glob(pattern)
+			paths = append(paths, more...)
+		}
+		for _, name := range append([]string{"python3"}, known...) {
+			if p, err := exec.LookPath(strings.Replace(name, "3.", "python3.", 1)); err == nil {
+				paths = append(paths, p)
+			}
 		}
 	}
 	found := map[string]string{}
 	for _, p := range paths {
-		out, err := exec.Command(p, "-c", "import sys, sysconfig; print(sys.executable); print('%d.%d' % sys.version_info[:2] + 't' * int(sysconfig.get_config_var('Py_GIL_DISABLED') or 0))").Output()
+		ask, _ := emulate([]string{p, "-c", "import sys, sysconfig; print(sys.executable); print('%d.%d' % sys.version_info[:2] + 't' * int(sysconfig.get_config_var('Py_GIL_DISABLED') or 0))"}, nil)
+		out, err := exec.Command(ask[0], ask[1:]...).Output()
 		lines := strings.Fields(string(out))
 		if err == nil && len(lines) == 2 && slices.Contains(known, lines[1]) && found[lines[1]] == "" {
 			found[lines[1]] = lines[0]
@@ -167,7 +170,8 @@ func comparePython(t *testing.T, p program, python string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := exec.Command(python, "testdata/check_stacks.py")
+	checker, _ := emulate([]string{python, "testdata/check_stacks.py"}, nil)
+	check := exec.Command(checker[0], checker[1:]...)
 	check.Stdin = bytes.NewReader(in)
 	out, err := check.CombinedOutput()
 	if err != nil {

@@ -316,7 +316,8 @@ func emulate(args, env []string) ([]string, []string) {
 	for _, v := range env {
 		if strings.HasPrefix(v, "LD_") {
 			if strings.HasPrefix(v, "LD_LIBRARY_PATH=") {
-				v += ":" + emulator[len(emulator)-1] + "/lib"
+				root := emulator[len(emulator)-1]
+				v += ":" + root + "/lib:" + root + "/lib/aarch64-linux-gnu:" + root + "/usr/lib/aarch64-linux-gnu"
 			}
 			all = append(all, "-E", v)
 		} else {

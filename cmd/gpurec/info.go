@@ -128,9 +128,9 @@ func (i *inspection) machine(say func(string)) {
 		i.add("/proc", "yes", "command lines, ranks and modules of this user's processes", "")
 	}
 	if runtime.GOARCH == "amd64" {
-		i.add("native", "yes", "frames by the compilers' tables, also without frame pointers", "")
+		i.add("native", "yes", "frames by the compilers' tables, also without frame pointers; goroutines that call C", "")
 	} else {
-		i.add("native", "no", "native frames are found on x86-64 only", "")
+		i.add("native", "yes", "frames by the compilers' tables, also without frame pointers; not goroutines that call C: x86-64 alone has them", "")
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,9 +127,6 @@ func TestPythonStacks(t *testing.T) {
 // native frames stand under its thread's name, and are named when the recording
 // ends.
 func TestStacksChoice(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("native frames are walked on x86-64 alone")
-	}
 	exe, err := filepath.EvalSymlinks(program(t, "fork"))
 	if err != nil {
 		t.Fatal(err)

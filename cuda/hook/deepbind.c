@@ -64,7 +64,7 @@
 	        "1:	ret\n" \
 	        "	.cfi_endproc\n" \
 	        ".size " #name ", . - " #name "\n")
-#else /* not tried on hardware yet */
+#else /* run under emulation, not on hardware yet */
 #define JUMP_SLOT R_AARCH64_JUMP_SLOT
 #define GLOB_DAT R_AARCH64_GLOB_DAT
 #define ABSOLUTE R_AARCH64_ABS64

@@ -67,7 +67,7 @@ __asm__(".text\n"
         "1:	jmp *gpurec_real_dlsym(%rip)\n"
         "	.cfi_endproc\n"
         ".size gpurec_dlsym_door, . - gpurec_dlsym_door\n");
-#else /* not tried on hardware yet */
+#else /* run under emulation, not on hardware yet */
 __asm__(".text\n"
         ".globl gpurec_dlsym_door\n"
         ".hidden gpurec_dlsym_door\n"

@@ -83,7 +83,6 @@ static void forget_parent(void)
 		taken[i] = 0; /* set before there is a block, too */
 	}
 	blocks = 0;
-	missed_here = 0;
 	gpurec_lane_reset();
 	gpurec_module_forked();
 }
@@ -148,6 +147,7 @@ static uint32_t generation(void)
 	uint32_t g = __atomic_load_n(page, __ATOMIC_ACQUIRE);
 	if (likely(g >= FIRST_GENERATION))
 		return g;
+	uint64_t parents_missed = __atomic_load_n(&missed_here, __ATOMIC_RELAXED); /* before CHANGING is seen by a thread that then counts here */
 	uint32_t none = NONE;
 	if (!__atomic_compare_exchange_n(page, &none, CHANGING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 		/* A child's threads all at once: one forgets, microseconds long; the
@@ -157,6 +157,7 @@ static uint32_t generation(void)
 		return g >= FIRST_GENERATION ? g : 0;
 	}
 	forget_parent();
+	__atomic_fetch_sub(&missed_here, parents_missed, __ATOMIC_RELAXED);
 	__atomic_store_n(&pid_here, (int32_t)syscall(SYS_getpid), __ATOMIC_RELAXED);
 	g = FIRST_GENERATION + __atomic_fetch_add(&generations, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(page, g, __ATOMIC_RELEASE);

@@ -137,4 +137,3 @@ uint64_t gpurec_other_rule(unsigned number, uintptr_t at)
 	return RULE(keeps_record(at) ? RULE_CODE : RULE_STOP, number, 0, 0, 0);
 #endif
 }
-

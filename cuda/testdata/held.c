@@ -167,12 +167,18 @@ static void *below(void *unused)
 
 static void stack_below(void)
 {
+#ifdef __x86_64__
 	/* push rbp; mov rbp, rsi; call rdi; pop rbp; ret */
 	static const unsigned char bytes[] = {0x55, 0x48, 0x89, 0xf5, 0xff, 0xd7, 0x5d, 0xc3};
+#else
+	/* stp x29, x30, [sp, -16]!; mov x29, x1; blr x0; ldp x29, x30, [sp], 16; ret */
+	static const uint32_t bytes[] = {0xa9bf7bfd, 0xaa0103fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};
+#endif
 	pthread_t t;
 	void *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(m != MAP_FAILED);
 	memcpy(m, bytes, sizeof bytes);
+	__builtin___clear_cache(m, (char *)m + sizeof bytes);
 	memcpy(&code, &m, sizeof m);
 	CHECK(pthread_create(&t, NULL, below, NULL) == 0 && pthread_join(t, NULL) == 0);
 }
