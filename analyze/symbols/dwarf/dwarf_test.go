@@ -191,3 +191,19 @@ func FuzzFind(f *testing.F) {
 		}
 	})
 }
+
+// TestJoin: a compiler that leaves out where it ran, as Go's -trimpath does, says ".".
+func TestJoin(t *testing.T) {
+	for _, c := range [][3]string{
+		{"", "a.c", "a.c"},
+		{".", "example.com/a.go", "example.com/a.go"},
+		{"/src/", "a.c", "/src/a.c"},
+		{"./csu", "../csu/a.c", "./csu/../csu/a.c"},
+		{"/src", "/usr/include/a.h", "/usr/include/a.h"},
+		{"/src", `C:\a.c`, `C:\a.c`},
+	} {
+		if got := join(c[0], c[1]); got != c[2] {
+			t.Errorf("%q, %q: %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
+}

@@ -191,7 +191,7 @@ func (t *lineTable) path(file uint64) string {
 }
 
 func join(folder, name string) string {
-	if folder == "" || path.IsAbs(name) || len(name) > 2 && name[1] == ':' && strings.ContainsRune(`/\`, rune(name[2])) {
+	if folder == "" || folder == "." || path.IsAbs(name) || len(name) > 2 && name[1] == ':' && strings.ContainsRune(`/\`, rune(name[2])) {
 		return name
 	}
 	return strings.TrimSuffix(folder, "/") + "/" + name
