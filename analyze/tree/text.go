@@ -48,14 +48,24 @@ func (c Curve) Of(used, acquired int64) int64 {
 }
 
 // WriteMost is WriteText for a page: of the children of a node those with at
-// least so many bytes, and a line that sums up the others that have any.
+// least so many bytes, and a line that sums up the others that have any. A line
+// that calls itself and nothing else is written once, with how often.
 func (n *Node) WriteMost(b *bufio.Writer, c Curve, least int64, words func(*Node) string) {
 	n.writeMost(b, c, least, words, 0)
 }
 
 func (n *Node) writeMost(b *bufio.Writer, curve Curve, least int64, words func(*Node) string, depth int) {
+	turns := 1
+	for len(n.Children) == 1 && n.Children[0].label == n.label && n.Children[0].Used == n.Used && n.Children[0].Acquired == n.Acquired {
+		n = n.Children[0]
+		turns++
+	}
 	indent(b, depth)
-	fmt.Fprintf(b, "%s (%s)\n", analyze.Line(n.label), words(n))
+	fmt.Fprint(b, analyze.Line(n.label))
+	if turns > 1 {
+		fmt.Fprintf(b, " × %d", turns)
+	}
+	fmt.Fprintf(b, " (%s)\n", words(n))
 	var rest Node
 	count := int64(0)
 	for _, c := range n.Children {
