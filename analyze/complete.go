@@ -45,7 +45,7 @@ func (c *Completeness) UsedIsDriver(all []string) {
 		more = fmt.Sprintf(" and %d more", len(pids)-most)
 		pids = pids[:most]
 	}
-	c.note("used is the driver layer of processes without a pool event: pid %s%s", strings.Join(pids, ", "), more)
+	c.note("of processes that use no pool, used is what they took from the driver: pid %s%s", strings.Join(pids, ", "), more)
 }
 
 func (c *Completeness) note(f string, a ...any) { c.add(&c.Notes, fmt.Sprintf(f, a...)) }
@@ -220,5 +220,8 @@ func (p *Pass) judge(c *Completeness) {
 	}
 	if n := p.State.Unhooked(); n > 0 {
 		c.note("%d look-up%s of functions that may allocate and are not recorded: gpuanalyze summary names them", n, Plural(int64(n)))
+	}
+	if p.view != nil {
+		p.view.judge(c)
 	}
 }

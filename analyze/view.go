@@ -111,6 +111,20 @@ func (w *viewer) is(id format.FrameID) frameIs {
 	return is
 }
 
+// judge notes patterns that match nothing, as misspelt ones do.
+func (w *viewer) judge(c *Completeness) {
+	var all frameIs
+	for _, is := range w.seen {
+		all |= is
+	}
+	if w.focus != nil && all != 0 && all&isFocus == 0 {
+		c.note("no frame matches --focus")
+	}
+	if w.hide != nil && all != 0 && all&isHidden == 0 {
+		c.note("no frame matches --hide")
+	}
+}
+
 // isProgram reports whether a thread's frame says no more than which program it is
 // of: nobody gave the thread a name. In Python's programs it says that no Python
 // ran there.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/lines"
 )
 
@@ -66,8 +67,8 @@ func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 			return usagef("--at TIME and --to exclude each other")
 		}
 		kind = lines.Moment
-		if q.To, err = parseMoment("--at", *at); err != nil {
-			return err
+		if q.To, err = analyze.ParseMoment(*at); err != nil {
+			return usagef("--at: neither total, peak nor end: %v", err)
 		}
 	}
 	ans := lines.New(kind, *depth, len(traces))

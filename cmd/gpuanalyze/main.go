@@ -143,6 +143,10 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 			return code(ctx, stderr, c, c.run(ctx, stdout, stderr, args[1:]))
 		}
 	}
+	if _, err := format.Open(args[0]); err == nil {
+		fmt.Fprintf(stderr, "gpuanalyze: there is no command %q, which is a trace; to see what it has type: gpuanalyze summary %s\n", args[0], analyze.Word(args[0]))
+		return exitUsage
+	}
 	fmt.Fprintf(stderr, "gpuanalyze: there is no command %q; gpuanalyze help lists them\n", args[0])
 	return exitUsage
 }

@@ -56,6 +56,9 @@ func TestCommands(t *testing.T) {
 		{"help of a command", []string{"help", "lines"}, 0, "usage: gpuanalyze lines [flags] TRACE...", ""},
 		{"--help of a command", []string{"contexts", "--help"}, 0, "gpuanalyze contexts --units fastai train.gpurec", ""},
 		{"no such command", []string{"line"}, exitUsage, "", `no command "line"`},
+		{"a trace and no command", []string{whole}, exitUsage, "", "type: gpuanalyze summary " + whole},
+		{"patterns that match nothing", []string{"lines", "--focus", "tran.py", "--hide", "tran.py", whole}, 0, "[out of focus] (1.00KB, 4.00KB)", "note: no frame matches --focus\nnote: no frame matches --hide\n"},
+		{"patterns that match", []string{"lines", "--focus", "train.py", "--hide", "main", whole}, 0, "train.py:3:<module> (1.00KB, 4.00KB)", "complete\n"},
 		{"version", []string{"--version"}, 0, "gpuanalyze ", ""},
 		{"two shapes of contexts", []string{"contexts", "--units", "fastai", "--by", "name", whole}, exitUsage, "", "exclude each other"},
 		{"contexts of two traces", []string{"contexts", whole, lossy}, exitPartial, "  n  ", "partial"},
@@ -67,7 +70,7 @@ func TestCommands(t *testing.T) {
 		{"import of what", []string{"import", "a.txt", "-o", "a"}, exitUsage, "", "want the word text and a file, got 1 argument\n"},
 		{"no such flag", []string{"lines", "--deep", whole}, exitUsage, "", "unknown flag: --deep"},
 		{"no such layer", []string{"lines", "--layer", "soft", whole}, exitUsage, "", "it is driver, pool or host"},
-		{"no such time", []string{"lines", "--at", "noon", whole}, exitUsage, "", `--at: time "noon"`},
+		{"no such time", []string{"lines", "--at", "noon", whole}, exitUsage, "", `--at: neither total, peak nor end: time "noon"`},
 		{"two ends", []string{"lines", "--at", "1s", "--to", "2s", whole}, exitUsage, "", "exclude each other"},
 		{"no such curve", []string{"contexts", "--curve", "free", whole}, exitUsage, "", "none of used, acquired, nvml"},
 		{"no such unit", []string{"contexts", "--units", "gb", whole}, exitUsage, "", "it is bytes or fastai"},
@@ -210,8 +213,8 @@ part
 	}
 	for _, args := range []string{"lines", "lines --at peak", "lines --at end", "contexts", "contexts --by name"} {
 		_, _, stderr := command1(t, append(strings.Fields(args), traces...)...)
-		const note = "note: used is the driver layer of processes without a pool event: pid 11, 12, 13, 14\n"
-		if strings.Count(stderr, "pool event") != 1 || !strings.Contains(stderr, note) {
+		const note = "note: of processes that use no pool, used is what they took from the driver: pid 11, 12, 13, 14\n"
+		if strings.Count(stderr, "use no pool") != 1 || !strings.Contains(stderr, note) {
 			t.Errorf("%s: %s", args, stderr)
 		}
 	}
