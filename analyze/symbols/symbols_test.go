@@ -44,6 +44,54 @@ func TestAddr2line(t *testing.T) {
 	})
 }
 
+const lambdaSource = `
+struct Pool {
+	template <typename F> static inline __attribute__((always_inline)) int grow(F f) { return f(3) + 1; }
+};
+__attribute__((noinline)) int pool_outer(int n) {
+	auto middle = [&](int m) {
+		{
+			auto inner = [&](int k) { return k + m + n; };
+			return Pool::grow(inner) + m;
+		}
+	};
+	return middle(n) + Pool::grow(middle);
+}
+int main(int argc, char **argv) { return pool_outer(argc); }
+`
+
+// TestLambdas has functions in classes in functions, with code of their own and with
+// calls that are inlined.
+func TestLambdas(t *testing.T) {
+	for _, flag := range []string{"-O0", "-O1", "-O2"} {
+		dir := t.TempDir()
+		os.WriteFile(filepath.Join(dir, "lambda.cc"), []byte(lambdaSource), 0o600)
+		path := filepath.Join(dir, "lambda")
+		tool(t, dir, "g++", flag, "-g", "-Wl,--build-id", "-o", path, "lambda.cc")
+		addrs := addresses(t, path, 1, ours)
+		got, m := resolved(&finder{}, path, idOf(t, path), addrs)
+		if m.Why != "" {
+			t.Error(m.Why)
+		}
+		inlined := 0
+		for i, want := range oracle(t, path, addrs) {
+			if len(got[i]) > 1 {
+				inlined++
+			}
+			same := len(got[i]) == len(want) // of a lambda addr2line has less of a name: see same
+			for j := 0; same && j < len(want); j++ {
+				same = at(words(got[i])[j]) == at(want[j])
+			}
+			if !same {
+				t.Fatalf("%s: %#x is %q, addr2line says %q", flag, addrs[i], words(got[i]), want)
+			}
+		}
+		if inlined == 0 && flag == "-O0" {
+			t.Errorf("%s: nothing is inlined", flag)
+		}
+	}
+}
+
 // TestSplit has the debug information elsewhere.
 func TestSplit(t *testing.T) {
 	dir := t.TempDir()

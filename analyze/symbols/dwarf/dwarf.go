@@ -249,10 +249,11 @@ func (l *lookup) split(u *unit) (*unit, error) {
 }
 
 // Walking, what an entry lies in: the function with code of its own, 0 where none
-// holds an address, or nothing that is asked for.
+// holds an address; any function; or nothing that is asked for.
 type level struct {
-	owner int
-	skip  bool
+	owner  int
+	within bool
+	skip   bool
 }
 
 // walk goes over a unit's entries:
@@ -304,11 +305,13 @@ func (l *lookup) walk(u *unit, t *lineTable) error {
 // function is an entry's part in a walk; below it on holds.
 func (l *lookup) function(u *unit, t *lineTable, e *entry, on *level) (err error) {
 	switch e.shape.tag {
-	case tagStructureType, tagClassType, tagUnionType, tagEnumerationType, tagSubroutineType, tagArrayType:
+	case tagStructureType, tagClassType, tagUnionType:
+		on.skip = !on.within // in a function they may be a lambda's, with its code
+	case tagEnumerationType, tagSubroutineType, tagArrayType:
 		on.skip = true
 	case tagSubprogram:
 		l.owners++
-		on.owner = 0
+		on.owner, on.within = 0, true
 		work := u.extents(e.values[lowPC], e.values[highPC], e.values[ranges], func(x extent) {
 			l.each(x, func(i int) {
 				on.owner = l.owners
@@ -318,8 +321,6 @@ func (l *lookup) function(u *unit, t *lineTable, e *entry, on *level) (err error
 				}
 			})
 		})
-		// It may hold others, and none of its own holds more than it.
-		on.skip = work == 0 && e.values[inline].form != 0
 		if derr := l.did(work); err == nil {
 			err = derr
 		}

@@ -30,7 +30,6 @@ const (
 	linkageName
 	origin // or the declaration: what else there is of a function
 	declaration
-	inline
 	lowPC
 	highPC
 	ranges
@@ -80,8 +79,6 @@ func slotOf(tag uint16, attr uint64) slot {
 			return declaration
 		case 0x6e, 0x2007: // the second is MIPS', and of all older compilers
 			return linkageName
-		case 0x20:
-			return inline
 		case 0x58:
 			return callFile
 		case 0x59:
