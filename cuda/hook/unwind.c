@@ -332,10 +332,11 @@ __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max,
 			break;
 		}
 		last = number;
-		bool signal = RULE_KIND(rule) == RULE_SIGNAL, first = RULE_KIND(rule) == RULE_FIRST, end = first || RULE_KIND(rule) == RULE_END;
+		bool signal = RULE_KIND(rule) == RULE_SIGNAL, end = RULE_KIND(rule) == RULE_END || RULE_KIND(rule) == RULE_FIRST;
 		if (called && (signal || (RULE_KIND(rule) == RULE_GO && !RULE_SAVED(rule) && f.bp != 0)))
 			at++; /* a signal's entry begins a byte early, so that this is found; Go puts what failed where a caller is */
-		at += first;
+		if (unlikely(end))
+			at += RULE_KIND(rule) == RULE_FIRST;
 		ours = ours && at - (uintptr_t)__ehdr_start < (uintptr_t)(etext - __ehdr_start);
 		bool up = !end && step(t, &s, rule, &f);
 		if (!ours && n < max) {
