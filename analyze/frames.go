@@ -15,6 +15,7 @@ const (
 	isGo               //
 	isNative           //
 	isNote             // a thread's name, or a word of ours
+	isCut              // the word for outer frames that were left out
 	isLine             // its line is known
 	isNamed            // its function is
 	isLauncher         // it started the program or the thread: nothing outside of it is the program's

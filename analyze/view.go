@@ -107,6 +107,9 @@ func (w *viewer) is(id format.FrameID) frameIs {
 	if f.Kind == format.FrameThread && w.isProgram(f.Function) {
 		is |= isProcess
 	}
+	if f.IsCut() {
+		is |= isCut
+	}
 	w.seen[id] = is
 	return is
 }
@@ -154,11 +157,18 @@ const mostComm = 15
 //     interpreter's own frames, launchers, languages' libraries, the way to the driver;
 //  3. Python's go where native ones are to be shown;
 //  4. what is hidden, or out of focus, goes;
-//  5. a thread's name goes that is its program's, where there is something else.
+//  5. a thread's name goes that is its program's, where there is something else;
+//  6. how many outer frames are left out goes: else each depth of a recursion would
+//     be a tree of its own.
 func (w *viewer) view(ids []format.FrameID) []format.FrameID {
 	ids = w.frames(ids)
 	if w.All || w.Stacks == Recorded {
 		return ids
+	}
+	for i, id := range ids {
+		if w.is(id)&isCut != 0 {
+			ids[i] = w.label(format.CutLabel(0))
+		}
 	}
 	for _, id := range ids {
 		if w.is(id)&isProcess == 0 {
@@ -237,7 +247,11 @@ func (w *viewer) any(ids []format.FrameID) bool {
 // note appends a frame that says why there is no other, to what is no frame of a
 // program and not hidden.
 func (w *viewer) note(ids []format.FrameID, text string) []format.FrameID {
-	ids = w.without(ids, isHidden)
+	return append(w.without(ids, isHidden), w.label(text))
+}
+
+// label is the frame of a word of ours.
+func (w *viewer) label(text string) format.FrameID {
 	id, ok := w.notes[text]
 	if !ok {
 		for id = ^format.FrameID(0); ; id-- { // recorders number from 1 up
@@ -248,7 +262,7 @@ func (w *viewer) note(ids []format.FrameID, text string) []format.FrameID {
 		w.defs.PutFrame(format.Frame{ID: id, Kind: format.FrameLabel, Function: text})
 		w.notes[text] = id
 	}
-	return append(ids, id)
+	return id
 }
 
 // trim leaves notes, and what the rules leave of the others.

@@ -137,6 +137,23 @@ func (f *Frame) String() string {
 	return f.File + ":" + line + ":" + f.Function
 }
 
+// CutLabel is the function of a label that stands for n outer frames of a stack;
+// 0 where it is not known how many.
+func CutLabel(n uint32) string {
+	switch n {
+	case 0:
+		return "[outer frames left out]"
+	case 1:
+		return "[1 outer frame left out]"
+	}
+	return fmt.Sprintf("[%d outer frames left out]", n)
+}
+
+// IsCut reports whether a frame is a CutLabel, of whatever number.
+func (f *Frame) IsCut() bool {
+	return f.Kind == FrameLabel && (strings.HasSuffix(f.Function, "outer frames left out]") || strings.HasSuffix(f.Function, "outer frame left out]"))
+}
+
 // noName begins what stands for a native function without a name.
 const noName = "+0x"
 

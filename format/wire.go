@@ -138,7 +138,7 @@ type WireStackDef struct {
 	WireHead
 	Hash    uint64
 	Count   uint32
-	Dropped uint32 // outer frames left out; at least as many where native ones could not be followed
+	Dropped uint32 // outer frames left out: exactly so many of Python's and Go's; of native ones any number, as the hash does not tell depths apart
 	Spare   [4]uint64
 }
 

@@ -58,14 +58,21 @@ const mostCallers = 1 << 16
 // one that says that there are others.
 const beyond = 16
 
-// caller is the stack of the program's own code at this moment.
+// caller is the stack of the program's own code at this moment. Of one that is
+// deeper than what is kept all is walked at each event: how many frames are left
+// out is a part of it.
 func (c *stackCache) caller() cachedStack {
 	var pcs [format.MaxFrames + beyond]uintptr
 	n := runtime.Callers(2, pcs[:])
 	if n == 0 {
 		return cachedStack{}
 	}
-	h := maphash.Bytes(pcSeed, unsafe.Slice((*byte)(unsafe.Pointer(&pcs)), n*int(unsafe.Sizeof(pcs[0]))))
+	var deep []uintptr
+	for size := 8 * n; n >= max(len(pcs), len(deep)) && n < mostCallers; size *= 8 {
+		deep = make([]uintptr, size)
+		n = runtime.Callers(2, deep)
+	}
+	h := maphash.Bytes(pcSeed, unsafe.Slice((*byte)(unsafe.Pointer(&pcs)), min(n, len(pcs))*int(unsafe.Sizeof(pcs[0])))) ^ uint64(n)
 	c.mu.RLock()
 	s, ok := c.known[h]
 	c.mu.RUnlock()
@@ -78,12 +85,10 @@ func (c *stackCache) caller() cachedStack {
 		c.known = map[uint64]cachedStack{}
 		c.codes = map[runtime.Frame]ring.Definition{}
 	}
-	all := append([]uintptr(nil), pcs[:n]...) // a copy, so that pcs stays off the heap
-	for size := 8 * n; n == len(all) && n >= len(pcs) && n < mostCallers; size *= 8 {
-		all = make([]uintptr, size)
-		n = runtime.Callers(2, all)
+	if deep == nil {
+		deep = append(deep, pcs[:n]...) // a copy, so that pcs stays off the heap
 	}
-	s = c.define(all[:n])
+	s = c.define(deep[:n])
 	c.known[h] = s
 	return s
 }

@@ -103,7 +103,7 @@ func TestGoroutineStacks(t *testing.T) {
 		for i := len(ids) - 1; i >= 0; i-- {
 			f, _ := defs.Frame(ids[i])
 			if f.Kind == format.FrameLabel {
-				if f.Function != labelCut || i != 0 || len(want) <= format.MaxFrames {
+				if f.Function != format.CutLabel(uint32(len(want)-format.MaxFrames)) || i != 0 || len(want) <= format.MaxFrames {
 					t.Fatalf("%s at %d of %d frames, Go has %d", f.Function, i, len(ids), len(want))
 				}
 				cut++

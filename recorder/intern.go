@@ -16,7 +16,6 @@ const maxDevices = 1024
 // labels of frames that stand for no line.
 const (
 	labelBefore = "before recording"
-	labelCut    = "[outer frames left out]"
 	labelNative = "[native]" // the module of the cut of a merged stack's native frames
 	labelCode   = "[unknown code]"
 )
@@ -367,7 +366,11 @@ func (f *fold) stackOf(l *lane, hash uint64) format.StackID {
 
 func (f *fold) resolve(t *tables, id format.StackID, s *stack) format.StackID {
 	if s.dropped > 0 {
-		id = f.node(id, f.frame(format.Frame{Kind: format.FrameLabel, Function: labelCut}))
+		cut := format.CutLabel(0) // of native stacks the hash does not tell depths apart, so that the number may be another's
+		if !s.native {
+			cut = format.CutLabel(s.dropped)
+		}
+		id = f.node(id, f.frame(format.Frame{Kind: format.FrameLabel, Function: cut}))
 	}
 	for i := len(s.frames) - 1; i >= 0; i-- { // they travel innermost first
 		id = f.node(id, f.frameOf(t, &s.frames[i]))
@@ -378,7 +381,7 @@ func (f *fold) resolve(t *tables, id format.StackID, s *stack) format.StackID {
 func (f *fold) frameOf(t *tables, w *format.WireFrame) format.FrameID {
 	kind := format.FrameKind(min(w.Kind, 255))
 	if kind == format.FrameNative && w.Instruction == 0 {
-		return f.frame(format.Frame{Kind: kind, Module: labelNative, Function: labelCut})
+		return f.frame(format.Frame{Kind: kind, Module: labelNative, Function: format.CutLabel(0)})
 	}
 	if kind == format.FrameNative {
 		m, ok := t.modules[uint32(w.Instruction)]

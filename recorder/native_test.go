@@ -75,12 +75,14 @@ func TestNativeStacks(t *testing.T) {
 	send(0, named(0, "main"), defineModule(1), framed(5, 0, native(0x20, 1), native(0x10, 1)), stacked(format.Alloc, 1, 5))
 	send(1, named(0, "worker"), stacked(format.Alloc, 1, 5))
 	send(0, stacked(format.Alloc, 2, 5), framed(6, 9, native(0x30, 1)), stacked(format.Alloc, 3, 6))
-	send(0, lines(&c), framed(7, 0, native(0x40, 1), python, native(0x50, 1), format.WireFrame{Kind: uint32(format.FrameNative)}, python), stacked(format.Alloc, 4, 7))
+	send(0, lines(&c), framed(9, 12, python), stacked(format.Alloc, 6, 9), framed(10, 1, python), stacked(format.Alloc, 7, 10), framed(7, 0, native(0x40, 1), python, native(0x50, 1), format.WireFrame{Kind: uint32(format.FrameNative)}, python), stacked(format.Alloc, 4, 7))
 	want := []string{
 		"[thread main] > +0x10 > +0x20",
 		"[thread worker] > +0x10 > +0x20",
 		"[thread main] > +0x10 > +0x20",
 		"[thread main] > [outer frames left out] > +0x30",
+		"[12 outer frames left out] > :3:",
+		"[1 outer frame left out] > :3:",
 		":3: > [native]:[outer frames left out] > +0x50 > :3: > +0x40",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) || b.f.stats.Unresolved != 0 {

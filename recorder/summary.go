@@ -127,7 +127,7 @@ func (f *fold) innermost(id format.StackID) format.Frame {
 			break
 		}
 		fr, ok := keyOf(f.in.frames, format.FrameID(uint32(key)))
-		if ok && fr.Kind != format.FrameNative && fr.Function != labelCut {
+		if ok && fr.Kind != format.FrameNative && !fr.IsCut() {
 			return fr
 		}
 		id = format.StackID(key >> 32)

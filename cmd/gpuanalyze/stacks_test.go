@@ -223,7 +223,7 @@ func randomStacks(seed int64) string {
 	var b strings.Builder
 	b.WriteString("process 1 pid=1 command=./app executable=/home/me/app\nprocess 2 pid=2 command=\"python train.py\" executable=/usr/bin/python3.12 python=3.12.1\n")
 	frames := []string{
-		`thread "" 0 "[thread app]"`, `thread "" 0 "[thread loader]"`, `label "" 0 "[outer frames left out]"`,
+		`thread "" 0 "[thread app]"`, `thread "" 0 "[thread loader]"`, `label "" 0 "[7 outer frames left out]"`,
 		`native "" 0 "_start" module="/home/me/app"`, `native "" 0 "start_thread" module="/lib/libc.so.6"`, `native "" 0 "" module="/lib/libc.so.6" address=7`,
 		`native "/home/me/app.cc" 5 "main" module="/home/me/app"`, `native "" 0 "Model::forward" module="/home/me/app"`, `native "" 0 "" module="/home/me/app" address=77`,
 		`native "/usr/include/c++/12/future" 9 "std::async" module="/home/me/app"`, `native "" 0 "std::function<void()>::operator()" module="/home/me/app"`,

@@ -94,18 +94,23 @@ func TestPythonStacks(t *testing.T) {
 					want[i] = asRecorded(f[0].(string)) + ":" + line + ":" + asRecorded(f[2].(string))
 				}
 				var got []string
-				cut := false
+				cut := ""
 				frames, _ := tr.defs.Walk(stacks[size], nil)
 				for i := len(frames) - 1; i >= 0; i-- {
 					f, _ := tr.defs.Frame(frames[i])
-					cut = cut || f.Kind == format.FrameLabel
+					if f.Kind == format.FrameLabel {
+						cut = f.Function
+					}
 					if f.Kind != format.FrameNative && f.Kind != format.FrameLabel {
 						got = append(got, f.String())
 					}
 				}
 				slices.Reverse(want) // innermost first: what is left out is at the other end
-				if cut && len(got) > 60 && len(got) < len(want) {
-					want = want[:len(got)]
+				if out := len(want) - len(got); out > 0 && len(got) > 60 && cut == format.CutLabel(uint32(out)) {
+					want, cut = want[:len(got)], ""
+				}
+				if cut != "" {
+					t.Fatalf("%s has %q: %d frames recorded, Python saw %d", size, cut, len(got), len(want))
 				}
 				if !slices.Equal(got, want) {
 					t.Fatalf("%s recorded as\n%.3000s\nPython saw\n%.3000s", size, strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -78,7 +78,7 @@ func DefineStack(frames []format.WireFrame) Definition {
 	}
 	d.Hash = key(b)
 	if d.Dropped > 0 {
-		d.Hash = key(append(b[:len(b):len(b)], 1)) // one that ends there is another stack
+		d.Hash = key(binary.LittleEndian.AppendUint32(b[:len(b):len(b)], d.Dropped)) // one that ends there, or goes on for longer, is another stack
 	}
 	return Definition{d.Hash, record(fixed(&d), b)}
 }
