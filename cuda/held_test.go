@@ -21,7 +21,8 @@ func TestHeld(t *testing.T) {
 		{"a constructor waits for the process's first event", "constructor", 1, 0},
 		{"a constructor waits for a thread's first event", "later-constructor", 2, 0},
 		{"dlerror says after an event what it would have said before", "error", 1, 0},
-		{"a coroutine's stack below a guard page", "stack-below", 1, 0},
+		{"a coroutine's stack below a guard page", "under-guard", 1, 0},
+		{"a coroutine's stack below a hole that was none", "under-hole", 2, 0},
 	} {
 		for _, stacks := range []string{"auto", "both"} {
 			t.Run(row.name+", "+stacks, func(t *testing.T) {

@@ -121,7 +121,8 @@ static __attribute__((noinline)) bool load_copy(struct thread *t, uintptr_t at, 
 }
 
 struct stack {
-	uintptr_t low, room;       /* of the thread's own; room is 0 where it runs on another */
+	uintptr_t low, room;       /* of the thread's own; room is 0 where it runs on another, or what is read may not be its */
+	uintptr_t own;             /* what room was at first */
 	uintptr_t go_low, go_room; /* of the goroutine's, where the walk is on one: the part of it that lies in one page */
 	uintptr_t go_from, go_to;  /* all of it that is in use */
 };
@@ -171,12 +172,18 @@ bool gpurec_after_call(uintptr_t at)
 	return there && arch_is_call(b);
 }
 
-/* Code without tables may keep a frame pointer: followed where it looks like one
- * and leads to where a call returns. */
+/*
+ * Code without tables may keep a frame pointer: followed where it looks like one
+ * and leads to where a call returns. It may be any number, and so may registers be
+ * from here on: what they point to is read in copies. For a coroutine's stack can
+ * lie below its thread's with no guard in between and count as part of that, and
+ * there may be holes between the two by now.
+ */
 static bool step_code(struct thread *t, struct stack *s, struct frame *f)
 {
 	enum { FAR = 1 << 20 };
 	struct frame up = {.sp = f->bp + 16, .guessed = FRAME_RECORDS};
+	s->room = 0;
 	if ((f->bp & 7) || f->bp < f->sp || f->bp - f->sp > FAR || !load(t, s, f->bp, &up.bp) || !load(t, s, f->bp + 8, &up.pc))
 		return false;
 	up.pc = arch_return(up.pc);
@@ -200,7 +207,7 @@ static bool step_record(struct thread *t, struct stack *s, uint64_t rule, struct
 
 static bool together(const struct stack *s, uintptr_t a, uintptr_t b)
 {
-	return (a - s->low < s->room && b - s->low < s->room) || (a - s->go_from < s->go_to - s->go_from && b - s->go_from < s->go_to - s->go_from);
+	return (a - s->low < s->own && b - s->low < s->own) || (a - s->go_from < s->go_to - s->go_from && b - s->go_from < s->go_to - s->go_from);
 }
 
 /*
@@ -245,7 +252,7 @@ static bool step_cgo(struct thread *t, struct stack *s, uint64_t rule, struct fr
 		if (high - low < LEAST || ((high - low) & (high - low - 1)) || depth > high - low)
 			return false;
 		sp = high - depth;
-		*s = (struct stack){.low = s->low, .room = s->room, .go_from = sp, .go_to = high};
+		*s = (struct stack){.low = s->low, .room = s->room, .own = s->own, .go_from = sp, .go_to = high};
 	}
 	up.sp = sp + (uint64_t)RULE_OFFSET(rule);
 	if ((sp & 7) || !load(t, s, up.sp - 8, &up.pc) || !load(t, s, up.sp - 16, &up.bp))
@@ -313,7 +320,7 @@ __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max,
 		find_stack(t, f.sp);
 	struct stack s = {.low = f.sp};
 	if (likely(t->stack_of == t->tid && f.sp - t->stack_low < t->stack_end - t->stack_low))
-		s.room = t->stack_end - f.sp - 7;
+		s.own = s.room = t->stack_end - f.sp - 7;
 	t->copy_of = 0;
 
 	unsigned n = 0, last = NO_MODULE, more = 0;

@@ -139,8 +139,18 @@ static void *(*code)(void *(*)(void *), uintptr_t);
 
 static void coroutine(void) { code(pair, wild); }
 
-/* A coroutine's stack right below the guard page of its thread's, and on it code
- * without tables whose frame pointer leads into that page. */
+/* Has a coroutine call code without tables whose frame pointer is wild. */
+static void run_below(char *stack, size_t size)
+{
+	CHECK(getcontext(&away) == 0);
+	away.uc_stack.ss_sp = stack;
+	away.uc_stack.ss_size = size;
+	away.uc_link = &home;
+	makecontext(&away, coroutine, 0);
+	CHECK(swapcontext(&home, &away) == 0);
+}
+
+/* Right below the guard page of its thread's stack, into which wild leads. */
 static void *below(void *unused)
 {
 	enum { SIZE = 64 << 10 };
@@ -156,16 +166,23 @@ static void *below(void *unused)
 		return unused;
 	}
 	wild += 256;
-	CHECK(getcontext(&away) == 0);
-	away.uc_stack.ss_sp = stack;
-	away.uc_stack.ss_size = SIZE;
-	away.uc_link = &home;
-	makecontext(&away, coroutine, 0);
-	CHECK(swapcontext(&home, &away) == 0);
+	run_below(stack, SIZE);
 	return unused;
 }
 
-static void stack_below(void)
+enum { APART = 64 << 10 };
+
+/* Below a stack without a guard, twice: what lies in between can be read only before. */
+static void *apart(void *stack)
+{
+	wild = (uintptr_t)stack + APART + 256;
+	run_below(stack, APART);
+	CHECK(mprotect((char *)stack + APART, APART, PROT_NONE) == 0);
+	run_below(stack, APART);
+	return stack;
+}
+
+static void stack_below(void *(*does)(void *))
 {
 #ifdef __x86_64__
 	/* push rbp; mov rbp, rsi; call rdi; pop rbp; ret */
@@ -175,13 +192,20 @@ static void stack_below(void)
 	static const uint32_t bytes[] = {0xa9bf7bfd, 0xaa0103fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};
 #endif
 	pthread_t t;
+	pthread_attr_t a;
 	void *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(m != MAP_FAILED);
+	char *stacks = mmap(NULL, 6 * APART, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(m != MAP_FAILED && stacks != MAP_FAILED && pthread_attr_init(&a) == 0);
+	if (does == apart)
+		CHECK(pthread_attr_setstack(&a, stacks + 2 * APART, 4 * APART) == 0);
 	memcpy(m, bytes, sizeof bytes);
 	__builtin___clear_cache(m, (char *)m + sizeof bytes);
 	memcpy(&code, &m, sizeof m);
-	CHECK(pthread_create(&t, NULL, below, NULL) == 0 && pthread_join(t, NULL) == 0);
+	CHECK(pthread_create(&t, &a, does, stacks) == 0 && pthread_join(t, NULL) == 0);
 }
+
+static void under_guard(void) { stack_below(below); }
+static void under_hole(void) { stack_below(apart); }
 
 int main(int argc, char **argv)
 {
@@ -190,7 +214,7 @@ int main(int argc, char **argv)
 		void (*does)(void);
 	} ways[] = {
 		{"fork", in_fork}, {"clone", in_clone}, {"constructor", in_constructor}, {"later-constructor", in_later_constructor},
-		{"error", error_stays}, {"stack-below", stack_below},
+		{"error", error_stays}, {"under-guard", under_guard}, {"under-hole", under_hole},
 	};
 	CHECK(argc == 3);
 	library = argv[2];
