@@ -16,14 +16,14 @@ type Thresholds struct {
 	Huge         float64 `json:"huge_request"`   // a request is a cause of its own from here on
 	Held         float64 `json:"held"`           // used bytes
 	Others       float64 `json:"others"`         // other processes' bytes
-	Untracked    float64 `json:"untracked"`      // the process's bytes that no recorded call took
+	Untracked    float64 `json:"untracked"`      // the process's bytes that no recorded call took, Context left out
 	Cached       float64 `json:"cached"`         // free in the pool: a cause before live memory
 	Fragmented   float64 `json:"fragmented"`     // free in the pool: a cause before live memory that grew from step to step
 	LimitSlack   float64 `json:"limit_slack"`    // more free than asked for, and refused
 	GrowingShare float64 `json:"growing_share"`  // of used bytes, that a line must have grown by
 	GrowingRises float64 `json:"growing_rises"`  // of the looks at it, that a line must have risen between
 	GrownShare   float64 `json:"grown_headline"` // of used bytes, that all growing lines must have grown by to be a headline
-	Context      int64   `json:"context"`        // bytes that a process's context and modules may have, where NVML does not say
+	Context      int64   `json:"context"`        // bytes that a process's CUcontext and modules may have: no cause
 	GranularityB int64   `json:"granularity"`    // bytes to which PyTorch rounds what it asks of the driver
 }
 
@@ -273,13 +273,15 @@ func (c *judge) cached() {
 	}
 }
 
-// untracked leaves out what is live in pools whose reserve is not recorded.
+// untracked leaves out what is live in pools whose reserve is not recorded, and what
+// every process's CUcontext and modules have: on a small device, as a MIG slice is,
+// that is a large share, and nothing that the program could give back.
 func (c *judge) untracked() {
-	n := c.m.Untracked - c.m.Loose
+	n := c.m.Untracked - c.m.Loose - thresholds.Context
 	if n > 0 && c.reaches(n, thresholds.Untracked) && c.enough(n) && !c.has(OwnLimit, LargerThanGPU) {
 		c.add(UntrackedUse, "this process has memory that no recorded call took", n,
-			"by NVML it has %s more than is known of it, %s of the device (threshold %s): CUcontext and modules, stream-ordered pools' reserve, functions that are not recorded",
-			size(n), percent(n, c.m.Total), share(thresholds.Untracked))
+			"by NVML it has %s more than is known of it, %s of the device (threshold %s), the %s left out that CUcontext and modules may have: stream-ordered pools' reserve, functions that are not recorded",
+			size(n), percent(n, c.m.Total), share(thresholds.Untracked), format.Bytes(thresholds.Context))
 	}
 }
 
@@ -328,6 +330,9 @@ func (c *judge) unknown() string {
 	}
 	if c.lost {
 		not = append(not, "events are missing")
+	}
+	if n := c.m.Untracked - c.m.Loose; n > 0 && c.reaches(n, thresholds.Untracked) {
+		not = append(not, fmt.Sprintf("%s, %s of the device, may all be this process's CUcontext and modules", size(n), percent(n, c.m.Total)))
 	}
 	if len(not) == 0 {
 		return "the numbers below are all there is"

@@ -212,7 +212,6 @@ func TestCauses(t *testing.T) {
 		{"another process", pool(100, 100), "900", "100", "110", "other-process"},
 		{"another process, and all that this one has", pool(300, 300), "900", "100", "310", "other-process live-memory"},
 		{"without the other it would not fit either", pool(795, 795), "930", "70", "810", "live-memory"},
-		{"what is not recorded", pool(100, 100), "900", "100", "890", "untracked-use"},
 		{"a limit below the device", pool(100, 100), "110", "890", "110", "limit-below-device"},
 		{"just enough free is no sign of a limit", pool(240, 240), "760", "240", "260", "other-process"},
 	} {
@@ -228,6 +227,44 @@ func TestCauses(t *testing.T) {
 			}
 			if m := f.Memory; m.Free+m.Process+m.Others != m.Total || m.Acquired+m.Untracked != m.Process || m.Used+m.Cached != m.Segments {
 				t.Errorf("parts do not add up: %+v", m)
+			}
+		})
+	}
+}
+
+// What no call took may be the CUcontext and modules: on a MIG slice that is most of it.
+func TestUntracked(t *testing.T) {
+	const mib = 1 << 20
+	for _, row := range []struct {
+		name                        string
+		total, live, context, asked int64 // MiB
+		want, says                  string
+	}{
+		{"a CUcontext on 1 GiB, and live memory", 1024, 300, 512, 220, "live-memory", "29.3 %"},
+		{"a CUcontext on 1 GiB, and a huge request", 1024, 100, 512, 500, "huge-request", "48.8 %"},
+		{"a CUcontext that is all there is on 1 GiB", 1024, 100, 800, 200, "unknown", "800.00 MiB (838860800), 78.1 % of the device, may all be this process's CUcontext and modules"},
+		{"a CUcontext and modules on 5 GiB, and live memory", 5120, 4000, 700, 600, "live-memory", "78.1 %"},
+		{"much of 5 GiB, but no more than modules may have", 5120, 1200, 1500, 2500, "huge-request", ""},
+		{"more than modules can have on 5 GiB", 5120, 200, 4600, 400, "untracked-use", "2.99 GiB (3212836864) more than is known of it, 59.8 % of the device (threshold 10 %), the 1.50 GiB left out"},
+		{"what is not recorded, on a large device", 80000, 1000, 70000, 12000, "untracked-use", "85.6 %"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			total, live, context, asked := row.total*mib, row.live*mib, row.context*mib, row.asked*mib
+			readings := fmt.Sprintf("total=%d used=%d free=%d", total, live+context, total-live-context)
+			text := strings.Replace(head, "total=1000", fmt.Sprintf("total=%d", total), 1) + fmt.Sprintf(`
+10 Alloc process=1 thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=%[1]d stack=11
+11 Alloc process=1 thread=7 api=torch device=0 address=0x1000 size=%[1]d stack=11
+100 AllocFailed process=1 thread=7 api=cuMemAlloc_v2 device=0 requested=%[2]d status=2 stack=12
+101 AllocFailed process=1 thread=7 api=torch.oom device=0 size=%[2]d stack=12
+sample 102 device=0 %[3]s
+sample 102 device=0 process=1 %[3]s process_used=%[4]d
+`, live, asked, readings, live+context)[1:]
+			f := ask(t, formattest.Text(t, text), &analyze.Query{}).Traces[0].Failures[0]
+			if c := f.Causes[0]; c.ID != row.want || !strings.Contains(c.Why, row.says) {
+				t.Errorf("got %+v, want %s, %s\n%+v", f.Causes, row.want, row.says, f.Memory)
+			}
+			if n := f.Causes[0].Bytes; row.want == UntrackedUse && n != context-thresholds.Context {
+				t.Errorf("stands for %d bytes", n)
 			}
 		})
 	}
