@@ -121,15 +121,28 @@ static __attribute__((noinline)) bool load_copy(struct thread *t, uintptr_t at, 
 }
 
 struct stack {
-	uintptr_t low, room;       /* of the thread's own; room is 0 where it runs on another, or what is read may not be its */
-	uintptr_t own;             /* what room was at first */
+	uintptr_t low, room;       /* of the thread's own, what is read directly; room is 0 where it runs on another */
+	uintptr_t own;             /* all of it */
+	bool holes;                /* in between are some */
 	uintptr_t go_low, go_room; /* of the goroutine's, where the walk is on one: the part of it that lies in one page */
 	uintptr_t go_from, go_to;  /* all of it that is in use */
 };
 
-/* A word of a stack that is not the thread's own. */
+/* A word of a stack that is not the thread's own, or not surely: then that is tried, some pages at once. */
 static __attribute__((noinline)) bool load_other(struct thread *t, struct stack *s, uintptr_t at, uint64_t *word)
 {
+	enum { AHEAD = 16 * PAGE };
+	if (at - s->low < s->own && !s->holes) {
+		int err = errno;
+		uintptr_t end = s->low + s->own + 7, to = (at & ~(uintptr_t)(PAGE - 1)) + AHEAD;
+		s->holes = !gpurec_readable(t, s->low + s->room + 7, to < end ? to : end);
+		errno = err;
+		if (!s->holes) {
+			s->room = (to < end ? to : end) - s->low - 7;
+			memcpy(word, (const void *)at, sizeof *word);
+			return true;
+		}
+	}
 	if (at - s->go_from >= s->go_to - s->go_from)
 		return load_copy(t, at, word);
 	uintptr_t page = at & ~(uintptr_t)(PAGE - 1), from = page > s->go_from ? page : s->go_from;
@@ -175,15 +188,17 @@ bool gpurec_after_call(uintptr_t at)
 /*
  * Code without tables may keep a frame pointer: followed where it looks like one
  * and leads to where a call returns. It may be any number, and so may registers be
- * from here on: what they point to is read in copies. For a coroutine's stack can
- * lie below its thread's with no guard in between and count as part of that, and
- * there may be holes between the two by now.
+ * from here on. A coroutine's stack can lie below its thread's with no guard in
+ * between and count as part of that, and have been parted from it since: so what is
+ * above this page is tried first, but for the first thread's, which nothing borders on.
  */
 static bool step_code(struct thread *t, struct stack *s, struct frame *f)
 {
 	enum { FAR = 1 << 20 };
 	struct frame up = {.sp = f->bp + 16, .guessed = FRAME_RECORDS};
-	s->room = 0;
+	uintptr_t sure = (f->sp | (PAGE - 1)) + 1 - s->low - 7;
+	if (t->stack_end != (getauxval(AT_RANDOM) & ~(uintptr_t)7) && f->sp - s->low < s->room && sure < s->room)
+		s->room = sure;
 	if ((f->bp & 7) || f->bp < f->sp || f->bp - f->sp > FAR || !load(t, s, f->bp, &up.bp) || !load(t, s, f->bp + 8, &up.pc))
 		return false;
 	up.pc = arch_return(up.pc);
@@ -252,7 +267,7 @@ static bool step_cgo(struct thread *t, struct stack *s, uint64_t rule, struct fr
 		if (high - low < LEAST || ((high - low) & (high - low - 1)) || depth > high - low)
 			return false;
 		sp = high - depth;
-		*s = (struct stack){.low = s->low, .room = s->room, .own = s->own, .go_from = sp, .go_to = high};
+		*s = (struct stack){.low = s->low, .room = s->room, .own = s->own, .holes = s->holes, .go_from = sp, .go_to = high};
 	}
 	up.sp = sp + (uint64_t)RULE_OFFSET(rule);
 	if ((sp & 7) || !load(t, s, up.sp - 8, &up.pc) || !load(t, s, up.sp - 16, &up.bp))
