@@ -73,19 +73,21 @@ func elfOf(t *testing.T, parts []part) string {
 	return path
 }
 
-// units are n units of DWARF 4, the abbreviations of each from five bytes further
-// on.
-func units(n int) []byte {
+// units are n units of DWARF 4 with no more than the beginning of an entry, the
+// abbreviations of each so many bytes further on.
+func units(n, apart int) []byte {
 	var b []byte
 	for i := range n {
-		u := make([]byte, 12)
-		binary.LittleEndian.PutUint32(u, 8)
-		binary.LittleEndian.PutUint16(u[4:], 4)
-		binary.LittleEndian.PutUint32(u[6:], uint32(5*i))
-		u[10], u[11] = 8, 0
-		b = append(b, u...)
+		b = append(b, unitOf(uint32(apart*i), 0)...)
 	}
 	return b
+}
+
+// unitOf is one of DWARF 4, with abbreviations there.
+func unitOf(abbrev uint32, entries ...byte) []byte {
+	le := binary.LittleEndian
+	b := le.AppendUint16(le.AppendUint32(nil, uint32(7+len(entries))), 4)
+	return append(append(le.AppendUint32(b, abbrev), 8), entries...)
 }
 
 // Files that would make much of little, or of nothing, are found out in little
@@ -96,7 +98,24 @@ func TestHostileSizes(t *testing.T) {
 	for range 40_000 {
 		tables = append(tables, 1, 2, 0, 0, 0)
 	}
+	many := []byte{} // as those, numbered
+	for i := range 2000 {
+		many = append(binary.AppendUvarint(many, uint64(i+2)), 2, 0, 0, 0)
+	}
 	wide := append(append([]byte{1, 2, 0}, strings.Repeat("\x03\x19", 1<<20)...), 0, 0, 0)
+	// Of a unit at 0x1000, a function in 2,000 namespaces each named with a letter.
+	scopes := []byte{1, 0x11, 1, 0x11, 1, 0x12, 6, 0, 0, 2, 0x39, 1, 3, 8, 0, 0, 3, 0x2e, 0, 3, 8, 0x11, 1, 0x12, 6, 0, 0, 0}
+	held := []byte{0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0}
+	deep := append([]byte{1}, held...)
+	for range 2000 {
+		deep = append(deep, 2, 'n', 0)
+	}
+	deep = append(append(deep, 3, 'f', 0), held...)
+	// A line table of version 5 whose files take a byte each.
+	files := append([]byte{5, 0, 8, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1, 0, 0, 0, 1, 2, 0x0b, 0x80, 0x80, 0x80, 1}, make([]byte, 2<<20)...)
+	files = append(binary.LittleEndian.AppendUint32(nil, uint32(len(files))), files...)
+	binary.LittleEndian.PutUint32(files[8:], uint32(len(files)-12))
+	lined := []byte{1, 0x11, 0, 0x11, 1, 0x12, 6, 0x10, 0x17, 0, 0, 0}
 	var notes []part
 	for range 60_000 {
 		notes = append(notes, part{name: "n", kind: elf.SHT_NOTE, hole: huge})
@@ -108,8 +127,11 @@ func TestHostileSizes(t *testing.T) {
 	}{
 		{"names in a hole", []part{{name: ".shstrtab", kind: elf.SHT_STRTAB, hole: huge}}, "sections' names take"},
 		{"notes in a hole, many times", notes, ""},
-		{"abbreviations over each other", []part{{name: ".debug_abbrev", kind: elf.SHT_PROGBITS, content: tables}, {name: ".debug_info", kind: elf.SHT_PROGBITS, content: units(40_000)}}, "lie over each other"},
-		{"an entry with attributes without end", []part{{name: ".debug_abbrev", kind: elf.SHT_PROGBITS, content: wide}, {name: ".debug_info", kind: elf.SHT_PROGBITS, content: units(1)}}, "more than 256 attributes"},
+		{"abbreviations over each other", []part{{name: ".debug_abbrev", kind: elf.SHT_PROGBITS, content: tables}, {name: ".debug_info", kind: elf.SHT_PROGBITS, content: units(40_000, 5)}}, "lie over each other"},
+		{"an entry with attributes without end", []part{{name: ".debug_abbrev", kind: elf.SHT_PROGBITS, content: wide}, {name: ".debug_info", kind: elf.SHT_PROGBITS, content: units(1, 0)}}, "more than 256 attributes"},
+		{"the same for many units", []part{{name: ".debug_abbrev", kind: elf.SHT_PROGBITS, content: append(many, wide...)}, {name: ".debug_info", kind: elf.SHT_PROGBITS, content: units(5000, 0)}}, "more than 256 attributes"},
+		{"namespaces in each other", []part{{name: ".debug_abbrev", kind: elf.SHT_PROGBITS, content: scopes}, {name: ".debug_info", kind: elf.SHT_PROGBITS, content: unitOf(0, deep...)}}, "more than any program has"},
+		{"files of a byte each", []part{{name: ".debug_abbrev", kind: elf.SHT_PROGBITS, content: lined}, {name: ".debug_info", kind: elf.SHT_PROGBITS, content: unitOf(0, append(append([]byte{1}, held...), 0, 0, 0, 0)...)}, {name: ".debug_line", kind: elf.SHT_PROGBITS, content: files}}, "has 2097152 files"},
 		{"debug information in a hole", []part{{name: ".debug_abbrev", kind: elf.SHT_PROGBITS, content: wide}, {name: ".debug_info", kind: elf.SHT_PROGBITS, hole: huge}}, "more than 64.00 MiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

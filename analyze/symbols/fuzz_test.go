@@ -3,8 +3,11 @@ package symbols
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"hash/crc32"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ulikunitz/xz"
@@ -136,10 +139,22 @@ func FuzzUnpack(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if out, err := unpack(bytes.NewReader(b), 1<<20); err == nil && len(out) > 1<<20 {
+		if out, err := unpack(bytes.NewReader(b), 1<<20, everything.check); err == nil && len(out) > 1<<20 {
 			t.Errorf("%d bytes", len(out))
 		}
 	})
+}
+
+// Blocks that are empty ask for windows all the same.
+func TestUnpackBlocks(t *testing.T) {
+	b := []byte("\xfd7zXZ\x00\x00\x00....")
+	for range 1000 {
+		head := []byte{2, 0, 0x21, 1, 24, 0, 0, 0} // LZMA2, 16 MiB
+		b = append(binary.LittleEndian.AppendUint32(append(b, head...), crc32.ChecksumIEEE(head)), 0, 0, 0, 0)
+	}
+	if _, err := unpack(bytes.NewReader(append(b, 0)), 1<<20, everything.check); err == nil || !strings.Contains(err.Error(), "windows of") {
+		t.Errorf("%v", err)
+	}
 }
 
 // packages are streams of xz: of one block, of three, without a check, empty.
@@ -206,6 +221,6 @@ func TestFlippedBits(t *testing.T) {
 		beside(t, dir)
 	}
 	for n, b := range packages(t) {
-		each(n, b, func(c []byte) { unpack(bytes.NewReader(c), 1<<20) })
+		each(n, b, func(c []byte) { unpack(bytes.NewReader(c), 1<<20, everything.check) })
 	}
 }

@@ -23,16 +23,16 @@ const (
 )
 
 // packed is the file in an image; nil where it has none.
-func (g *image) packed() (*image, error) {
+func (g *image) packed(b *budget) (*image, error) {
 	s := g.elf.Section(".gnu_debugdata")
 	if s == nil {
 		return nil, nil
 	}
-	b, err := unpack(io.NewSectionReader(raw(s), 0, int64(min(s.FileSize, mostPacked))), mostPacked)
+	plain, err := unpack(io.NewSectionReader(raw(s), 0, int64(min(s.FileSize, mostPacked))), mostPacked, b.check)
 	if err != nil {
 		return nil, fmt.Errorf("%s: the symbols packed in it: %w", g.path, err)
 	}
-	r := bytes.NewReader(b)
+	r := bytes.NewReader(plain)
 	if err := affordable(r); err != nil {
 		return nil, fmt.Errorf("%s: the symbols packed in it: %w", g.path, err)
 	}
@@ -45,18 +45,20 @@ func (g *image) packed() (*image, error) {
 
 var errNoXZ = errors.New("they are not packed as xz does")
 
-// unpack reads a stream of xz. The library's own reader of it would make a window
-// of whatever size the stream says.
+// unpack reads a stream of xz, and asks check whether to go on. The library's own
+// reader of it would make a window of whatever size the stream says, and for every
+// block, of which many may be empty.
 //
 //	stream   magic (6), flags (2), CRC32; blocks; an index, which begins with a zero
 //	block    its head's size / 4 - 1, flags, filters, CRC32; LZMA2; to a multiple of 4; a check
-func unpack(section io.Reader, most int) ([]byte, error) {
+func unpack(section io.Reader, most int, check func() error) ([]byte, error) {
 	in := &counted{r: bufio.NewReader(section)}
 	var head [12]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil || string(head[:6]) != "\xfd7zXZ\x00" || head[6] != 0 {
 		return nil, errNoXZ
 	}
 	var out bytes.Buffer
+	windows := int64(0)
 	for {
 		size, err := in.ReadByte()
 		if err != nil {
@@ -74,14 +76,22 @@ func unpack(section io.Reader, most int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		if windows += window; windows > mostWindow+4*int64(most) {
+			return nil, fmt.Errorf("windows of %d bytes are needed for them", windows)
+		}
 		begin := in.n
 		r, err := lzma.Reader2Config{DictCap: int(window)}.NewReader2(in)
 		if err != nil {
 			return nil, err
 		}
-		check, length := checkOf(head[7])
-		if _, err := io.Copy(io.MultiWriter(&out, check), io.LimitReader(r, int64(most-out.Len()+1))); err != nil {
-			return nil, err
+		sum, length := checkOf(head[7])
+		for n := int64(1); n > 0; {
+			if err := check(); err != nil {
+				return nil, err
+			}
+			if n, err = io.Copy(io.MultiWriter(&out, sum), io.LimitReader(r, min(1<<20, int64(most-out.Len()+1)))); err != nil {
+				return nil, err
+			}
 		}
 		if out.Len() > most {
 			return nil, fmt.Errorf("they are more than %d bytes", most)
@@ -90,7 +100,7 @@ func unpack(section io.Reader, most int) ([]byte, error) {
 		if _, err := io.ReadFull(in, rest); err != nil {
 			return nil, io.ErrUnexpectedEOF
 		}
-		if sum := check.Sum(nil); len(sum) == length && !sameSum(sum, rest[len(rest)-length:]) {
+		if sum := sum.Sum(nil); len(sum) == length && !sameSum(sum, rest[len(rest)-length:]) {
 			return nil, errors.New("their checksum is another")
 		}
 	}

@@ -28,7 +28,7 @@ type goTable struct {
 	funcs                    []byte // first pairs of (entry, where in it the function is), sorted
 	n                        int
 	text, trees              uint64 // addresses; 0: not found
-	steps                    int    // of tables of pc, left
+	steps                    int    // of tables of pc, and bytes of names, left
 }
 
 const (
@@ -44,7 +44,7 @@ const (
 var errGoTable = errors.New("its table of Go's functions is not understood")
 
 // goTable is nil where the file has none.
-func (g *image) goTable(most int64) (*goTable, error) {
+func (g *image) goTable(most int64, addrs int) (*goTable, error) {
 	var s *elf.Section
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
 		if s = g.elf.Section(name); s != nil && s.Type == elf.SHT_PROGBITS {
@@ -61,7 +61,7 @@ func (g *image) goTable(most int64) (*goTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &goTable{g: g, order: g.elf.ByteOrder, steps: int(dwarf.MostWork(int64(s.Size), 0))}
+	t := &goTable{g: g, order: g.elf.ByteOrder, steps: int(dwarf.MostWork(int64(s.Size), addrs))}
 	if len(b) < goHeader {
 		return nil, errGoTable
 	}
@@ -162,10 +162,12 @@ func (t *goTable) number(b []byte, i uint64) uint32 {
 	return t.order.Uint32(b[4*i:])
 }
 
-func goText(b []byte, at uint32) string {
+// name is a text of a part of it.
+func (t *goTable) name(b []byte, at uint32) string {
 	b = b[min(uint64(at), uint64(len(b))):]
 	b = b[:min(len(b), maxName)]
-	if end := bytes.IndexByte(b, 0); end >= 0 {
+	end := bytes.IndexByte(b, 0)
+	if t.steps -= max(end, 0); end >= 0 && t.steps > 0 {
 		return demangled(string(b[:end]))
 	}
 	return ""
@@ -221,9 +223,9 @@ func (t *goTable) place(addr uint64) []place {
 		tree = t.number(f[44:], uint64(npcdata)+goFuncDataInlined)
 	}
 	at := func(name uint32, pc uint64) place {
-		p := place{function: goText(t.names, name)}
+		p := place{function: t.name(t.names, name)}
 		if n := t.value(file, entry, pc); n >= 0 {
-			p.file = goText(t.files, t.number(t.units, uint64(unit)+uint64(n)))
+			p.file = t.name(t.files, t.number(t.units, uint64(unit)+uint64(n)))
 			p.line = max(0, t.value(line, entry, pc))
 		}
 		return p
@@ -236,7 +238,7 @@ func (t *goTable) place(addr uint64) []place {
 		}
 		var call [16]byte // of a function: its kind, name, where in the caller it is called, line
 		if t.trees == 0 || tree == ^uint32(0) || !t.g.memory(call[:], t.trees+uint64(tree)+16*uint64(index)) {
-			return []place{{function: goText(t.names, t.order.Uint32(f[4:]))}} // its line is another function's
+			return []place{{function: t.name(t.names, t.order.Uint32(f[4:]))}} // its line is another function's
 		}
 		chain = append(chain, at(t.order.Uint32(call[4:]), pc))
 		pc = entry + uint64(t.order.Uint32(call[8:]))
@@ -262,7 +264,7 @@ func (g *image) memory(to []byte, addr uint64) bool {
 // golines adds what Go's table says of addresses without a line.
 func (m *Module) golines(b *budget, images []*image, most int64, out [][]place) {
 	for _, img := range images {
-		t, err := img.goTable(most)
+		t, err := img.goTable(most, len(m.addrs))
 		if err != nil && m.Why == "" {
 			m.Why = err.Error()
 		}

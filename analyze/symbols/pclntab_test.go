@@ -20,7 +20,7 @@ func ourTable(t *testing.T) *goTable {
 		t.Fatal(err)
 	}
 	t.Cleanup(img.close)
-	table, err := img.goTable(1 << 30)
+	table, err := img.goTable(1<<30, 0)
 	if err != nil || table == nil {
 		t.Fatalf("%v, %v", table, err)
 	}

@@ -29,7 +29,8 @@ type split struct {
 type pack struct {
 	img   *image
 	index *dwarf.Index
-	str   []byte
+	whole map[string][]byte // sections of which no part can be read alone: strings, and compressed ones
+	size  uint64            // of these
 }
 
 func (x *split) close() {
@@ -139,7 +140,7 @@ func (x *split) packed() {
 				img.close()
 				continue
 			}
-			x.packages = append(x.packages, &pack{img: img, index: dwarf.ReadIndex(index, img.elf.ByteOrder)})
+			x.packages = append(x.packages, &pack{img: img, index: dwarf.ReadIndex(index, img.elf.ByteOrder), whole: map[string][]byte{}})
 		}
 	}
 }
@@ -150,10 +151,6 @@ func (p *pack) sections(x *split, parts []dwarf.Part) (*dwarf.Sections, error) {
 	size := uint64(0)
 	for _, part := range parts {
 		size += uint64(part.Size)
-	}
-	str := p.img.section("str" + dwo)
-	if str != nil {
-		size += plainSize(str)
 	}
 	if size > uint64(x.most) {
 		return nil, tooLarge(p.img.path, size, x.most)
@@ -179,15 +176,31 @@ func (p *pack) sections(x *split, parts []dwarf.Part) (*dwarf.Sections, error) {
 		}
 		*to = b
 	}
-	if p.str == nil && str != nil {
-		b, err := debugData(str)
+	if p.img.section("str"+dwo) != nil {
+		b, err := p.all(x, "str"+dwo)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.img.path, err)
+			return nil, err
 		}
-		p.str = b
+		out.Str = b
 	}
-	out.Str = p.str
 	return out, nil
+}
+
+// all is a whole section, which is kept for the other units.
+func (p *pack) all(x *split, name string) ([]byte, error) {
+	if b, ok := p.whole[name]; ok {
+		return b, nil
+	}
+	s := p.img.section(name)
+	if p.size += plainSize(s); p.size > uint64(x.most) {
+		return nil, tooLarge(p.img.path, p.size, x.most)
+	}
+	b, err := debugData(s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: .debug_%s: %w", p.img.path, name, err)
+	}
+	p.whole[name] = b
+	return b, nil
 }
 
 func (p *pack) part(x *split, name string, part dwarf.Part) ([]byte, error) {
@@ -205,15 +218,12 @@ func (p *pack) part(x *split, name string, part dwarf.Part) ([]byte, error) {
 		}
 		return b, nil
 	}
-	if size := plainSize(s); size > uint64(x.most) {
-		return nil, tooLarge(p.img.path, size, x.most)
-	}
-	b, err := debugData(s)
+	b, err := p.all(x, name)
 	if err == nil && uint64(part.At)+uint64(part.Size) > uint64(len(b)) {
-		err = io.ErrUnexpectedEOF
+		err = fmt.Errorf("%s: .debug_%s: %w", p.img.path, name, io.ErrUnexpectedEOF)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: .debug_%s: %w", p.img.path, name, err)
+		return nil, err
 	}
 	return b[part.At:][:part.Size], nil
 }

@@ -257,7 +257,7 @@ func (m *Module) resolve(b *budget, find *finder, maxDWARF int64) (out [][]place
 		if !slices.Contains(names, "") {
 			break
 		}
-		packed, err := img.packed()
+		packed, err := img.packed(b)
 		if err != nil {
 			m.Why = err.Error()
 		} else if packed != nil {

@@ -8,6 +8,7 @@ import (
 const (
 	mostAttributes = 256 // of an entry; compilers write up to 30
 	mostDense      = 1 << 16
+	mostShapes     = 16 << 20 // of a file, each as much as five attributes: 256 MiB
 )
 
 // An abbrev is the shape of entries.
@@ -34,6 +35,7 @@ type field struct {
 type table struct {
 	dense  []*abbrev // by code - 1: as compilers number them
 	sparse map[uint64]*abbrev
+	err    error // why there is none
 }
 
 func (t *table) find(code uint64) *abbrev {
@@ -43,17 +45,30 @@ func (t *table) find(code uint64) *abbrev {
 	return t.sparse[code]
 }
 
-// table reads the shapes at an offset, once. Tables that lie over each other, which
-// would make of little much, are no compiler's.
+// table reads the shapes at an offset, once, also where it cannot. Tables that lie
+// over each other, which would make of little much, are no compiler's: they, and more
+// than any has, are an end of all.
 func (f *file) table(at uint64) (*table, error) {
-	if t := f.tables[at]; t != nil {
-		return t, nil
+	t := f.tables[at]
+	if t == nil {
+		t = &table{sparse: map[uint64]*abbrev{}}
+		if t.err = f.read(t, at); f.tables == nil {
+			f.tables = map[uint64]*table{}
+		}
+		f.tables[at] = t
+	}
+	return t, t.err
+}
+
+func (f *file) read(t *table, at uint64) error {
+	if f.unread != nil {
+		return f.unread
 	}
 	if at >= uint64(len(f.Abbrev)) {
-		return nil, fmt.Errorf("abbreviations at %#x of %#x", at, len(f.Abbrev))
+		return fmt.Errorf("abbreviations at %#x of %#x", at, len(f.Abbrev))
 	}
-	t := &table{sparse: map[uint64]*abbrev{}}
 	r := reader{b: f.Abbrev, at: int(at), order: f.Order}
+	defer func() { f.abbreviated += r.at - int(at) }()
 	for {
 		a := &abbrev{code: r.uleb()}
 		if a.code == 0 || r.bad {
@@ -62,7 +77,15 @@ func (f *file) table(at uint64) (*table, error) {
 		tag := r.uleb()
 		a.tag, a.children = uint16(min(tag, 0xffff)), r.u8() != 0
 		if err := a.read(&r); err != nil {
-			return nil, fmt.Errorf("the abbreviations at %#x: %w", at, err)
+			return fmt.Errorf("the abbreviations at %#x: %w", at, err)
+		}
+		if f.abbreviated+r.at-int(at) > len(f.Abbrev) {
+			f.unread = fatal{errors.New("its abbreviations lie over each other")}
+			return f.unread
+		}
+		if f.shapes += 5 + len(a.fields); f.shapes > mostShapes {
+			f.unread = fatal{errors.New("it has more abbreviations than any program")}
+			return f.unread
 		}
 		if a.code == uint64(len(t.dense))+1 && len(t.dense) < mostDense {
 			t.dense = append(t.dense, a)
@@ -70,17 +93,8 @@ func (f *file) table(at uint64) (*table, error) {
 			t.sparse[a.code] = a
 		}
 	}
-	if f.abbreviated += r.at - int(at); f.abbreviated > len(f.Abbrev) {
-		return nil, errOverlap
-	}
-	if f.tables == nil {
-		f.tables = map[uint64]*table{}
-	}
-	f.tables[at] = t
-	return t, nil
+	return nil
 }
-
-var errOverlap = errors.New("its abbreviations lie over each other")
 
 // read reads a shape's attributes, and whether its entries can be passed at once.
 func (a *abbrev) read(r *reader) error {

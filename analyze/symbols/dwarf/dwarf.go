@@ -45,8 +45,8 @@ type Answer struct {
 const MostInlined = 256
 
 // MostWork bounds what sections may make of us, in entries and their attributes,
-// rows and files of line tables, and ranges looked at: most take a byte at least,
-// and are looked at for the addresses in them; some may be shared.
+// rows and files of line tables, ranges looked at and bytes of names: most take a byte
+// at least, and are looked at for the addresses in them; some may be shared.
 func MostWork(size int64, addrs int) int64 {
 	return 1_000_000 + 16*size + 4*MostInlined*int64(addrs)
 }
@@ -98,7 +98,7 @@ func Find(s *Sections, q Query) (*Answer, error) {
 			continue
 		}
 		if err := l.unit(u); err != nil {
-			if errors.As(err, new(fatal)) || errors.Is(err, errOverlap) {
+			if errors.As(err, new(fatal)) {
 				return nil, err
 			}
 			l.fail(fmt.Errorf("the unit at %#x: %w", u.at, err))
@@ -160,18 +160,40 @@ func (l *lookup) did(n int) error {
 	return nil
 }
 
-// each calls f for every address in an extent, and reports whether there is any.
-func (l *lookup) each(x extent, f func(i int)) (any bool) {
+// first is the first address in an extent, if there is one.
+func (l *lookup) first(x extent) (i int, ok bool) {
 	n := len(l.Addrs)
 	if n == 0 || x.to <= l.Addrs[0] || x.from > l.Addrs[n-1] {
-		return false
+		return 0, false
 	}
-	for i := sort.Search(n, func(i int) bool { return l.Addrs[i] >= x.from }); i < n && l.Addrs[i] < x.to; i++ {
-		any = true
-		l.work++
-		f(i)
+	i = sort.Search(n, func(i int) bool { return l.Addrs[i] >= x.from })
+	return i, i < n && l.Addrs[i] < x.to
+}
+
+// each calls f for every address in an extent, until it fails.
+func (l *lookup) each(x extent, f func(i int) error) error {
+	for i, ok := l.first(x); ok && i < len(l.Addrs) && l.Addrs[i] < x.to; i++ {
+		err := l.did(1)
+		if err == nil {
+			err = f(i)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return any
+	return nil
+}
+
+// held calls f for every address that an entry holds, until it fails.
+func (l *lookup) held(u *unit, e *entry, f func(i int) error) (err error) {
+	work := u.extents(e, func(x extent) bool {
+		err = l.each(x, f)
+		return err == nil
+	})
+	if err == nil {
+		err = l.did(work)
+	}
+	return err
 }
 
 // unit looks a unit's addresses up, if it has any.
@@ -184,24 +206,25 @@ func (l *lookup) unit(u *unit) error {
 		return err
 	}
 	some := false
-	work := u.extents(e.values[lowPC], e.values[highPC], e.values[ranges], func(x extent) {
-		some = l.each(x, func(int) {}) || some
+	work := u.extents(&e, func(x extent) bool {
+		_, some = l.first(x)
+		return !some
 	})
 	if err := l.did(1 + e.fields + work); err != nil || !some {
 		return err
 	}
 	l.answer.Units++
-	t, lineErr := u.lines()
+	t, lineErr := u.lines(l.did)
 	if lineErr == nil && t != nil {
-		if lineErr = l.did(len(t.files) + len(t.folders)); lineErr == nil {
-			lineErr = t.run(l.did, func(from row, to uint64) {
-				l.each(extent{from.addr, to}, func(i int) {
-					if l.lines[i].file == "" {
-						l.lines[i] = line{t.path(from.file), int32(min(from.line, math.MaxInt32))}
-					}
-				})
+		lineErr = t.run(l.did, func(from row, to uint64) error {
+			return l.each(extent{from.addr, to}, func(i int) (err error) {
+				if l.lines[i].file == "" {
+					l.lines[i].line = int32(min(from.line, math.MaxInt32))
+					l.lines[i].file, err = l.path(t, from.file)
+				}
+				return err
 			})
-		}
+		})
 	}
 	if errors.As(lineErr, new(fatal)) {
 		return lineErr
@@ -312,40 +335,42 @@ func (l *lookup) function(u *unit, t *lineTable, e *entry, on *level) (err error
 	case tagSubprogram:
 		l.owners++
 		on.owner, on.within = 0, true
-		work := u.extents(e.values[lowPC], e.values[highPC], e.values[ranges], func(x extent) {
-			l.each(x, func(i int) {
-				on.owner = l.owners
-				if err == nil && len(l.answer.Places[i]) == 0 {
-					l.owner[i] = l.owners
-					err = l.add(i, u, e, "", 0)
-				}
-			})
+		err = l.held(u, e, func(i int) error {
+			on.owner = l.owners
+			if len(l.answer.Places[i]) > 0 {
+				return nil
+			}
+			l.owner[i] = l.owners
+			return l.add(i, u, e, "", 0)
 		})
-		if derr := l.did(work); err == nil {
-			err = derr
-		}
 	case tagInlinedSubroutine:
 		alone := on.owner == 0 // GCC may leave out the function that it is inlined in
 		if alone {
 			l.owners++
 			on.owner = l.owners
 		}
-		work := u.extents(e.values[lowPC], e.values[highPC], e.values[ranges], func(x extent) {
-			l.each(x, func(i int) {
-				if alone && len(l.answer.Places[i]) == 0 {
-					l.owner[i] = on.owner
-					l.answer.Places[i] = []Place{{File: l.lines[i].file, Line: l.lines[i].line}}
-				}
-				if err == nil && l.owner[i] == on.owner && len(l.answer.Places[i]) < MostInlined {
-					err = l.add(i, u, e, t.path(e.values[callFile].u), e.values[callLine].u)
-				}
-			})
+		err = l.held(u, e, func(i int) error {
+			if alone && len(l.answer.Places[i]) == 0 {
+				l.owner[i] = on.owner
+				l.answer.Places[i] = []Place{{File: l.lines[i].file, Line: l.lines[i].line}}
+			}
+			if l.owner[i] != on.owner || len(l.answer.Places[i]) >= MostInlined {
+				return nil
+			}
+			file, err := l.path(t, e.values[callFile].u)
+			if err != nil {
+				return err
+			}
+			return l.add(i, u, e, file, e.values[callLine].u)
 		})
-		if derr := l.did(work); err == nil {
-			err = derr
-		}
 	}
 	return err
+}
+
+// path is a file's of a line table.
+func (l *lookup) path(t *lineTable, file uint64) (string, error) {
+	s, made := t.path(file)
+	return s, l.did(made)
 }
 
 // add puts a function below those an address lies in: the line so far is its own,

@@ -55,7 +55,12 @@ func TestRanges(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			u := &unit{f: &file{Sections: &Sections{Order: le, Addr: table, Ranges: c.list, RngLists: c.list}}, version: c.version, word: 4, addrSize: 8, low: 0x500}
 			var got []extent
-			u.extents(value{}, value{}, value{form: formSecOffset}, func(x extent) { got = append(got, x) })
+			e := entry{}
+			e.values[ranges] = value{form: formSecOffset}
+			u.extents(&e, func(x extent) bool {
+				got = append(got, x)
+				return true
+			})
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%x, want %x", got, c.want)
 			}
@@ -94,13 +99,16 @@ func TestLines(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			u := &unit{f: &file{Sections: &Sections{Order: le, Line: lineProgram(c.program)}}, version: 3, word: 4, addrSize: 8, folderText: "/src", lineTable: value{form: formData4}}
-			table, err := u.lines()
+			unbounded := func(int) error { return nil }
+			table, err := u.lines(unbounded)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
-			table.run(func(int) error { return nil }, func(from row, to uint64) {
-				got = append(got, fmt.Sprintf("%x-%x %s:%d", from.addr, to, table.path(from.file), int64(from.line)))
+			table.run(unbounded, func(from row, to uint64) error {
+				file, _ := table.path(from.file)
+				got = append(got, fmt.Sprintf("%x-%x %s:%d", from.addr, to, file, int64(from.line)))
+				return nil
 			})
 			if s := strings.Join(got, ", "); s != c.want {
 				t.Errorf("%s, want %s", s, c.want)

@@ -24,13 +24,17 @@ type lineTable struct {
 	paths      map[int]string
 }
 
+// mostFiles is how many files, or folders, of one are looked at: in memory they take
+// as much as thirty times their bytes.
+const mostFiles = 1 << 20
+
 type lineFile struct {
 	name   []byte
 	folder uint64
 }
 
 // lines opens the line table of a unit; of a split one its skeleton's is asked.
-func (u *unit) lines() (*lineTable, error) {
+func (u *unit) lines(did func(int) error) (*lineTable, error) {
 	if u.lineTable.form == 0 {
 		return nil, nil
 	}
@@ -73,15 +77,18 @@ func (u *unit) lines() (*lineTable, error) {
 	t.program = r.b[begin:]
 	r.b = r.b[:begin]
 	if t.version >= 5 {
-		return t, t.tables(&r)
+		return t, t.tables(&r, did)
 	}
 	t.folders = append(t.folders, []byte(u.folderText))
-	for s := r.text(); len(s) > 0; s = r.text() {
+	for s := r.text(); len(s) > 0 && len(t.folders) < mostFiles; s = r.text() {
 		t.folders = append(t.folders, s)
 	}
 	t.files = append(t.files, lineFile{})
-	for s := r.text(); len(s) > 0; s = r.text() {
+	for s := r.text(); len(s) > 0 && len(t.files) < mostFiles; s = r.text() {
 		t.file(&r, s)
+	}
+	if err := did(len(t.folders) + len(t.files)); err != nil {
+		return nil, err
 	}
 	return t, r.err("the files of the line table", int(u.lineTable.u))
 }
@@ -94,7 +101,7 @@ func (t *lineTable) file(r *reader, name []byte) {
 }
 
 // tables reads folders and files as version 5 has them.
-func (t *lineTable) tables(r *reader) error {
+func (t *lineTable) tables(r *reader, did func(int) error) error {
 	for what := range 2 {
 		type column struct {
 			content uint64
@@ -105,10 +112,13 @@ func (t *lineTable) tables(r *reader) error {
 			columns[i] = column{r.uleb(), uint16(min(r.uleb(), 0xffff))}
 		}
 		rows := r.uleb()
-		if rows > uint64(len(r.b)-r.at) || len(columns) == 0 && rows > 0 {
+		if rows > min(uint64(len(r.b)-r.at), mostFiles) || len(columns) == 0 && rows > 0 {
 			return fmt.Errorf("a line table of %d bytes has %d files", len(r.b), rows)
 		}
 		for range rows {
+			if err := did(len(columns)); err != nil {
+				return err
+			}
 			var f lineFile
 			before := r.at
 			for _, c := range columns {
@@ -159,20 +169,21 @@ func bytesAt(b []byte, at uint64) []byte {
 	if at > uint64(len(b)) {
 		return nil
 	}
-	r := reader{b: b, at: int(at)}
+	r := reader{b: b[:min(uint64(len(b)), at+maxText)], at: int(at)}
 	return r.text()
 }
 
-// path is a file's; its folder may be below the compilation's.
-func (t *lineTable) path(file uint64) string {
+// path is a file's, and how many bytes were made for it; its folder may be below the
+// compilation's.
+func (t *lineTable) path(file uint64) (s string, made int) {
 	if t == nil || file >= uint64(len(t.files)) {
-		return ""
+		return "", 0
 	}
 	if s, ok := t.paths[int(file)]; ok {
-		return s
+		return s, 0
 	}
 	f := t.files[file]
-	s := string(f.name)
+	s = string(f.name)
 	if f.folder < uint64(len(t.folders)) && s != "" {
 		folder := string(t.folders[f.folder])
 		if f.folder > 0 {
@@ -187,7 +198,7 @@ func (t *lineTable) path(file uint64) string {
 		t.paths = map[int]string{}
 	}
 	t.paths[int(file)] = s
-	return s
+	return s, len(s)
 }
 
 func join(folder, name string) string {
@@ -206,8 +217,8 @@ type row struct {
 	have bool
 }
 
-// run runs the program and calls f with each row and where it ends.
-func (t *lineTable) run(did func(int) error, f func(from row, to uint64)) error {
+// run runs the program and calls f with each row and where it ends, until it fails.
+func (t *lineTable) run(did func(int) error, f func(from row, to uint64) error) (err error) {
 	r := reader{b: t.program, order: t.u.f.Order}
 	begin := row{file: 1, line: 1}
 	at, last := begin, row{}
@@ -223,13 +234,13 @@ func (t *lineTable) run(did func(int) error, f func(from row, to uint64)) error 
 	gone := false // by the linker, which has it begin at 0
 	emit := func() {
 		if gone = at.addr == 0 || gone && last.have; last.have && last.addr < at.addr && !gone {
-			f(last, at.addr)
+			err = f(last, at.addr)
 		}
 		last = at
 		last.have = true
 	}
 	steps := 0
-	for r.at < len(r.b) && !r.bad {
+	for r.at < len(r.b) && !r.bad && err == nil {
 		if steps++; steps&0xfff == 0 {
 			if err := did(0x1000); err != nil {
 				return err
@@ -262,7 +273,7 @@ func (t *lineTable) run(did func(int) error, f func(from row, to uint64)) error 
 					at.addr, at.op = r.number(size), 0
 				}
 			case 3:
-				if s := r.text(); s != nil {
+				if s := r.text(); s != nil && len(t.files) < mostFiles {
 					t.file(&r, s)
 				}
 			}
@@ -294,5 +305,8 @@ func (t *lineTable) run(did func(int) error, f func(from row, to uint64)) error 
 			}
 		}
 	}
-	return did(steps & 0xfff)
+	if err == nil {
+		err = did(steps & 0xfff)
+	}
+	return err
 }

@@ -1,6 +1,9 @@
 package dwarf
 
-import "sort"
+import (
+	"errors"
+	"sort"
+)
 
 // A ref is an entry of a file.
 type ref struct {
@@ -50,7 +53,13 @@ func (l *lookup) name(at ref, depth int) (n called, err error) {
 	}
 	defer func() { l.names[at] = n }()
 	u := at.f.unitAt(at.at)
-	if u == nil || u.open() != nil {
+	if u == nil {
+		return called{}, nil
+	}
+	if err := u.open(); err != nil {
+		if errors.As(err, new(fatal)) {
+			return called{}, err
+		}
 		return called{}, nil
 	}
 	var e entry
@@ -61,7 +70,7 @@ func (l *lookup) name(at ref, depth int) (n called, err error) {
 		return called{}, err
 	}
 	if s := u.string(e.values[linkageName]); s != "" {
-		return called{whole: l.Demangle(s)}, nil
+		return called{whole: l.Demangle(s)}, l.did(len(s))
 	}
 	for _, s := range []slot{origin, declaration} {
 		if to, ok := u.refer(e.values[s]); ok {
@@ -75,6 +84,9 @@ func (l *lookup) name(at ref, depth int) (n called, err error) {
 		return called{}, nil
 	}
 	n = called{whole: plain, last: plain}
+	if err := l.did(len(plain)); err != nil {
+		return n, err
+	}
 	within, err := l.within(u, at.at, plain, depth)
 	if err == nil && within != "" {
 		n.whole = within + "::" + plain
@@ -101,6 +113,9 @@ func (l *lookup) within(u *unit, at int, plain string, depth int) (string, error
 	text := ""
 	for ; i >= 0; i = u.scopes[i].parent {
 		s := &u.scopes[i]
+		if err := l.did(1 + len(text)); err != nil {
+			return "", err
+		}
 		if at >= s.to {
 			continue
 		}

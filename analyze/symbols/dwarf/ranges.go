@@ -13,13 +13,13 @@ func (u *unit) base() uint64 {
 	return u.low
 }
 
-// extents calls f for each extent of an entry's addresses, and says how many bytes
-// it looked at. What begins at 0 was left out by the linker, and is none.
-func (u *unit) extents(low, high, list value, f func(extent)) (work int) {
-	some := func(from, to uint64) {
-		if work++; from > 0 && from < to {
-			f(extent{from, to})
-		}
+// extents calls f for each extent of an entry's addresses until it says false, and
+// says how many it looked at. What begins at 0 was left out by the linker, and is none.
+func (u *unit) extents(e *entry, f func(extent) bool) (work int) {
+	low, high, list := e.values[lowPC], e.values[highPC], e.values[ranges]
+	some := func(from, to uint64) bool {
+		work++
+		return from == 0 || from >= to || f(extent{from, to})
 	}
 	if list.form != 0 {
 		if u.version >= 5 {
@@ -42,7 +42,7 @@ func (u *unit) extents(low, high, list value, f func(extent)) (work int) {
 }
 
 // oldRanges reads .debug_ranges.
-func (u *unit) oldRanges(list value, some func(from, to uint64), work *int) {
+func (u *unit) oldRanges(list value, some func(from, to uint64) bool, work *int) {
 	of, at := u.f, list.u
 	if u.skeleton != nil {
 		of, at = u.skeleton.f, list.u+u.skeleton.rangesBase
@@ -63,13 +63,15 @@ func (u *unit) oldRanges(list value, some func(from, to uint64), work *int) {
 		case from == most:
 			base = to
 		case from != to: // what the linker has left out is empty
-			some(base+from, base+to)
+			if !some(base+from, base+to) {
+				return
+			}
 		}
 	}
 }
 
 // rangeList reads .debug_rnglists.
-func (u *unit) rangeList(list value, some func(from, to uint64), work *int) {
+func (u *unit) rangeList(list value, some func(from, to uint64) bool, work *int) {
 	at := list.u
 	if list.form == formRnglistx {
 		if at > math.MaxInt32 {
@@ -124,8 +126,8 @@ func (u *unit) rangeList(list value, some func(from, to uint64), work *int) {
 		default: // the end, or what is not known
 			return
 		}
-		if !r.bad {
-			some(from, to)
+		if !r.bad && !some(from, to) {
+			return
 		}
 	}
 }

@@ -47,13 +47,19 @@ func (f *file) split(id uint64) *unit {
 	return nil
 }
 
+// mostUnits is how many a file may have, each of 300 bytes in memory; a large program
+// has some ten thousands.
+const mostUnits = 1 << 20
+
 // A file is sections and what has been read of them.
 type file struct {
 	*Sections
 	other       func() *file // that dwz moved entries and strings to; nil: there is none
 	units       []*unit      // by where they begin
 	tables      map[uint64]*table
-	abbreviated int // bytes of Abbrev that were read
+	abbreviated int   // bytes of Abbrev that were read
+	shapes      int   // that they made; see mostShapes
+	unread      error // why no more are; nil: they are
 }
 
 // Kinds of units in DWARF 5.
@@ -119,8 +125,12 @@ func newFile(s *Sections, did func(int) error) (*file, error) {
 		if h.bad || u.addrSize != 4 && u.addrSize != 8 {
 			return f, fmt.Errorf("the unit at %#x has addresses of %d bytes", u.at, u.addrSize)
 		}
-		u.first = h.at
-		f.units = append(f.units, u)
+		if u.first = h.at; u.kind == unitType || u.kind == unitSplitType { // nothing asked for is in one
+			continue
+		}
+		if f.units = append(f.units, u); len(f.units) > mostUnits {
+			return f, fmt.Errorf("it has more than %d units", mostUnits)
+		}
 	}
 	return f, nil
 }
@@ -165,7 +175,7 @@ func (u *unit) open() (err error) {
 		return nil
 	}
 	// Of a split unit the strings count from behind the section's head.
-	if u.kind == unitSplitCompile || u.kind == unitSplitType {
+	if u.kind == unitSplitCompile {
 		u.strBase, u.rngListsBase = uint64(2*u.word), uint64(2*u.word+4)
 	}
 	var e entry
