@@ -58,6 +58,7 @@ func TestInTheDriver(t *testing.T) {
 		{"jump", 100, 0, 100, 100},
 		{"above", 0, 10, 0, 10}, // the handler's mark is counted, the call told
 		{"coroutine", 20, 0, 0, 10},
+		{"lower", 10, 0, 0, 10},
 	} {
 		t.Run(row.word, func(t *testing.T) {
 			p := program{args: []string{cc(t, "interrupted", "testdata/interrupted.c", "-ldl", "-lpthread", "-rdynamic"), row.word},

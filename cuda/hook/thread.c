@@ -17,7 +17,7 @@
  * costs a load where getpid would be a system call. In a vfork child, memory and
  * so the lane are the parent's, which is asleep: nothing is to be done.
  */
-#include "hook.h"
+#include "unwind.h"
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -385,25 +385,26 @@ static bool born(struct thread *t)
  * A call in flight that a signal's handler left by longjmp never comes back, and
  * the thread would be silent for good. It is seen by the stack: below a call
  * that runs there are only its own callees and handlers that interrupt it, so
- * that who stands where it stood or above comes after it. Not so on a handler's
- * own stack, which may lie anywhere, nor on a coroutine's that a handler changes
- * to. The one can be asked about (sandboxes allow it: runtimes do it in each
- * thread); the other is taken for a longjmp, and a call that then does come back
- * finds that it is none of the thread's any more (see call_back). For that,
- * nothing of the hook's may be half done, so this is only of what runs in the
- * driver: a longjmp out of the hook's own microseconds leaves the thread silent,
- * each event counted. Of two libcudas it is not known which one it was in.
+ * that who stands where it stood or above comes after it, and so does who stands
+ * below and was not called by it. Not so on a handler's own stack, which may lie
+ * anywhere, nor on a coroutine's that a handler changes to. The one can be asked
+ * about (sandboxes allow it: runtimes do it in each thread); the other is taken
+ * for a longjmp, and a call that then does come back finds that it is none of the
+ * thread's any more (see call_back). For that, nothing of the hook's may be half
+ * done, so this is only of what runs in the driver: a longjmp out of the hook's own
+ * microseconds leaves the thread silent, each event counted. Of two libcudas it is
+ * not known which one it was in.
  */
 bool gpurec_jumped(const void *frame)
 {
 	struct thread *t = gpurec_tls.self;
-	if (gpurec_tls.flight == 0 || (uintptr_t)frame < gpurec_tls.flight || gpurec_two || t == NULL)
+	if (gpurec_tls.flight == 0 || gpurec_two || t == NULL)
 		return false;
 	stack_t own;
 	int err = errno;
 	bool here = syscall(SYS_sigaltstack, NULL, &own) == 0 && !(own.ss_flags & SS_ONSTACK);
 	errno = err;
-	if (!here)
+	if (!here || ((uintptr_t)frame < gpurec_tls.flight && !(gpurec_still(t) && gpurec_outside(t))))
 		return false;
 	gpurec_tls.depth = 0;
 	gpurec_tls.flight = 0;

@@ -322,6 +322,8 @@ static inline bool step(struct thread *t, struct stack *s, uint64_t rule, struct
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
+static inline bool is_ours(uintptr_t at) { return at - (uintptr_t)__ehdr_start < (uintptr_t)(etext - __ehdr_start); }
+
 /* Beyond this a stack is no longer counted. */
 enum { COUNT_MOST = 1 << 16 };
 
@@ -359,7 +361,7 @@ __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max,
 			at++; /* a signal's entry begins a byte early, so that this is found; Go puts what failed where a caller is */
 		if (unlikely(end))
 			at += RULE_KIND(rule) == RULE_FIRST;
-		ours = ours && at - (uintptr_t)__ehdr_start < (uintptr_t)(etext - __ehdr_start);
+		ours = ours && is_ours(at);
 		bool up = !end && step(t, &s, rule, &f);
 		if (!ours && n < max) {
 			t->native[n] = (struct native){at, up ? f.sp : UINTPTR_MAX, (uint16_t)number, RULE_LOOP(rule)};
@@ -381,4 +383,14 @@ __attribute__((noinline)) uint64_t gpurec_unwind(struct thread *t, unsigned max,
 		return 0;
 	uint64_t h = gpurec_folded(sum, 2 * (uint64_t)n + (more != 0));
 	return h ? h : 1;
+}
+
+bool gpurec_outside(struct thread *t)
+{
+	if (gpurec_unwind(t, GPUREC_MAX_FRAMES, false) == 0 || t->native_dropped != 0)
+		return false;
+	for (unsigned i = 0; i < t->native_frames; i++)
+		if (is_ours(t->native[i].at))
+			return false;
+	return true;
 }

@@ -127,6 +127,10 @@ bool gpurec_go_page(uintptr_t page);
  */
 uint64_t gpurec_unwind(struct thread *t, unsigned max, bool count);
 
+/* Whether the calling thread's stack, as far as it is on, has nothing of the hook's
+ * but what called this. False where that cannot be told. */
+bool gpurec_outside(struct thread *t);
+
 /* Whether the instruction before an address is a call. errno stays. */
 bool gpurec_after_call(uintptr_t at);
 

@@ -188,6 +188,33 @@ static void *coroutine(void *stack)
 	return NULL;
 }
 
+static void leaves(void)
+{
+	if (sigsetjmp(back, 1) == 0)
+		managed();
+	CHECK(swapcontext(&other, &left) == 0);
+}
+
+/* Calls are left on a coroutine's stack. The one that is resumed after that has its
+ * stack below. */
+static void *lower(void *stack)
+{
+	ucontext_t low;
+	char *stacks = mmap(NULL, 1 << 17, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(set_current(context) == 0 && signal(SIGUSR1, jumps) != SIG_ERR);
+	for (int i = 0; i < 10; i++)
+		for (int k = 0; k < 2; k++) {
+			ucontext_t *to = k == 0 ? &other : &low;
+			CHECK(getcontext(to) == 0);
+			to->uc_stack.ss_sp = stacks + (k == 0 ? 1 << 16 : 0);
+			to->uc_stack.ss_size = 1 << 16;
+			to->uc_link = &left;
+			makecontext(to, k == 0 ? leaves : pair, 0);
+			CHECK(swapcontext(&left, to) == 0);
+		}
+	return stack;
+}
+
 static void under(void *(*body)(void *))
 {
 	enum { STACK = 1 << 18 };
@@ -217,5 +244,7 @@ int main(int argc, char **argv)
 		under(above);
 	else if (strcmp(word, "coroutine") == 0)
 		under(coroutine);
+	else if (strcmp(word, "lower") == 0)
+		lower(NULL);
 	return 0;
 }
