@@ -132,9 +132,8 @@ EXPORT int gpurec_scope_ask(uint64_t id, int how, const char *subcontext, gpurec
 	if (asked)
 		__atomic_store_n(&lane->asked, asked, __ATOMIC_RELEASE); /* pairs with the load in Consumer.Asked */
 	gpurec_leave();
-	int outcome = GPUREC_NO_ROOM;
-	if (asked)
-		outcome = gpurec_wake_recorder() == ECONNREFUSED ? GPUREC_NO_RECORDER : wait_for_answer(t, lane, asked, m);
+	/* Of a full buffer too: one that nobody empties any more says so. */
+	int outcome = gpurec_wake_recorder() == ECONNREFUSED ? GPUREC_NO_RECORDER : asked ? wait_for_answer(t, lane, asked, m) : GPUREC_NO_ROOM;
 	errno = err;
 	return outcome;
 }
