@@ -203,6 +203,9 @@ func (p *Pass) run(ctx context.Context, q *Query, a Answer) error {
 	}
 	p.filter = newFilter(q, p.Defs)
 	p.view = q.View.set(p.Defs)
+	if q.Short {
+		p.Defs.SetFiles(shortFiles(p.Defs))
+	}
 	p.from, p.to = q.From.bound(&meta), q.To.bound(&meta)
 	scan := prescan{from: scopeMoment(q.From), to: scopeMoment(q.To)}
 	needs := a.Needs()

@@ -21,6 +21,7 @@ type Query struct {
 	From, To  Moment
 	Infer     Infer
 	View      View // of stacks; it limits nothing
+	Short     bool // names of files as people see them: see shortFiles
 }
 
 // A ScopeRef names scopes: by id, or by name and which of that name, counted

@@ -64,8 +64,8 @@ func (v *View) set(defs *format.Defs) *viewer {
 }
 
 // newPatterns are patterns of a file, a module or a function, where * is any text
-// and ? any character; nil where there are none. A file and a module also match by
-// the last part of their path, and a frame as it is printed.
+// and ? any character; nil where there are none. Each also matches by the last parts
+// of its path, so that a name does that is printed short, and a frame as it is printed.
 func newPatterns(globs []string) *regexp.Regexp {
 	if len(globs) == 0 {
 		return nil
@@ -75,11 +75,11 @@ func newPatterns(globs []string) *regexp.Regexp {
 		g = regexp.QuoteMeta(g)
 		any = append(any, strings.ReplaceAll(strings.ReplaceAll(g, `\*`, `.*`), `\?`, `.`))
 	}
-	return regexp.MustCompile(`(?s)^(?:` + strings.Join(any, "|") + `)$`)
+	return regexp.MustCompile(`(?s)^(?:.*/)?(?:` + strings.Join(any, "|") + `)$`)
 }
 
 func matchesFrame(r *regexp.Regexp, f *format.Frame) bool {
-	for _, s := range []string{f.File, path.Base(f.File), f.Module, path.Base(f.Module), f.Function, f.String()} {
+	for _, s := range []string{f.File, f.Module, f.Function, f.String()} {
 		if s != "" && r.MatchString(s) {
 			return true
 		}

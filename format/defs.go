@@ -20,6 +20,7 @@ type Defs struct {
 	apis      APINames // of the trace that the parts belong to
 
 	view  func([]FrameID) []FrameID // see SetView
+	files func(string) string       // see SetFiles
 	hide  *redactor                 // a Writer's that redacts, else nil
 	track bool                      // a Writer's: it is to learn what was put
 	fresh []freshDef
@@ -124,6 +125,25 @@ func (d *Defs) HasName(id NameID) bool {
 // SetView sets what Walk makes of a stack's frames, outermost first, in their
 // own memory or in other; nil leaves them as they were recorded.
 func (d *Defs) SetView(view func([]FrameID) []FrameID) { d.view = view }
+
+// SetFiles sets what Shown makes of a file's name; nil leaves it as it is.
+func (d *Defs) SetFiles(files func(file string) string) { d.files = files }
+
+// Shown is a frame with its file's name as people are to see it: to be printed, and
+// for nothing that judges a name.
+func (d *Defs) Shown(f *Frame) *Frame {
+	if d.files == nil || f.File == "" {
+		return f
+	}
+	s := *f
+	s.File = d.files(f.File)
+	return &s
+}
+
+// EachFrame calls frame for every one, in the order of their ids.
+func (d *Defs) EachFrame(frame func(*Frame)) {
+	d.frames.each(func(_ uint32, f Frame) { frame(&f) })
+}
 
 // Walk returns the frames of a stack, outermost first, in buf's memory where
 // it fits, as the view has them. Where a stack on the way is not defined or leads

@@ -98,11 +98,11 @@ func (r *Report) Same() bool {
 }
 
 func (r *row) functionName() string {
-	return tree.FunctionOf(&format.Frame{Kind: r.function.kind, File: r.function.file, Function: r.function.function})
+	return tree.FunctionOf(&format.Frame{Kind: r.function.kind, File: r.shown, Function: r.function.function})
 }
 
 func (r *row) lineName() string {
-	return (&format.Frame{Kind: r.function.kind, File: r.function.file, Line: r.line, Function: r.function.function}).String()
+	return (&format.Frame{Kind: r.function.kind, File: r.shown, Line: r.line, Function: r.function.function}).String()
 }
 
 // rows are the pairs that differ, in their order.

@@ -44,6 +44,7 @@ type row struct {
 	curve
 	line     int32
 	function functionKey
+	shown    string // the file, as people are to see it
 }
 
 type functionKey struct {
@@ -189,17 +190,18 @@ func (s *Side) place(stack format.StackID) place {
 		f = format.Frame{Kind: format.FrameLabel, Function: "[stack not defined]"}
 	}
 	f.File, f.Function = f.Source(), f.Name()
+	shown := s.p.Defs.Shown(&f).File
 	fk := functionKey{f.Kind, f.File, f.Function}
 	if !tree.IsLine(f.Kind) {
 		f.Line = 0
 	}
 	lk := lineKey{fk, f.Line}
 	if at.function = s.functions[fk]; at.function == nil {
-		at.function = &row{function: fk}
+		at.function = &row{function: fk, shown: shown}
 		s.functions[fk] = at.function
 	}
 	if at.line = s.lines[lk]; at.line == nil {
-		at.line = &row{function: fk, line: f.Line}
+		at.line = &row{function: fk, shown: shown, line: f.Line}
 		s.lines[lk] = at.line
 	}
 	s.places[stack] = at

@@ -140,6 +140,8 @@ func (r *Row) words() string {
 		return analyze.Line(r.B) + " (only in B)"
 	case r.B == "":
 		return analyze.Line(r.A) + " (only in A)"
+	case r.Moved && r.A == r.B: // by its short name
+		return analyze.Line(r.B) + " (of another folder, inferred)"
 	case r.Moved:
 		return fmt.Sprintf("%s (inferred to be %s of A)", analyze.Line(r.B), analyze.Line(r.A))
 	}

@@ -337,7 +337,7 @@ func (a *Answer) site(stack format.StackID) string {
 	if !ok {
 		s = tree.NoLineName
 		if f, known := tree.OwnFrame(stack, a.p.Defs); known && stack != 0 {
-			s = f.String()
+			s = a.p.Defs.Shown(&f).String()
 			a.sites[stack] = s
 		}
 	}

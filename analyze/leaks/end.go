@@ -112,14 +112,14 @@ func (a *Answer) say(p *analyze.Pass, s *site) Site {
 		out.Name = fmt.Sprintf("[stack %d is not defined]", s.stack)
 		return out
 	}
-	out.Name = f.String()
+	out.Name = p.Defs.Shown(&f).String()
 	frames, _ := p.Defs.Walk(s.stack, nil)
 	for _, id := range frames {
 		f, ok := p.Defs.Frame(id)
 		if !ok {
 			f = format.Frame{Kind: format.FrameLabel, Function: "[unknown]"}
 		}
-		out.Stack, out.own = append(out.Stack, f.String()), append(out.own, tree.Own(&f))
+		out.Stack, out.own = append(out.Stack, p.Defs.Shown(&f).String()), append(out.own, analyze.Own(&f))
 	}
 	return out
 }

@@ -238,9 +238,10 @@ func (a *Answer) name(stack format.StackID) named {
 		if !ok {
 			return named{}
 		}
-		n = named{f.String(), a.opt.Suppressions.of(a.p.Defs, stack)}
+		shown := a.p.Defs.Shown(&f)
+		n = named{shown.String(), a.opt.Suppressions.of(a.p.Defs, stack)}
 		if a.opt.By == ByFunction {
-			n.name = tree.FunctionOf(&f)
+			n.name = tree.FunctionOf(shown)
 		}
 		a.names[stack] = n
 	}

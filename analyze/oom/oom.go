@@ -279,7 +279,7 @@ func (a *Answer) name(f *failure) {
 	frames, _ := p.Defs.Walk(f.stack, nil)
 	for _, id := range frames {
 		if fr, ok := p.Defs.Frame(id); ok {
-			out.Stack = append(out.Stack, fr.String())
+			out.Stack = append(out.Stack, p.Defs.Shown(&fr).String())
 		}
 	}
 	if out.Memory.Segments > 0 {

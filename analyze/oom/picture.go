@@ -129,11 +129,11 @@ func (a *Answer) site(stack format.StackID) site {
 	if stack == 0 || !known {
 		return site{line: tree.NoLineName} // of a growing trace, its definition may still come
 	}
-	s.line = own.String()
+	s.line = a.p.Defs.Shown(&own).String()
 	frames, _ := a.p.Defs.Walk(stack, nil)
 	for i := len(frames) - 1; i >= 0; i-- {
 		if fr, ok := a.p.Defs.Frame(frames[i]); ok && tree.IsLine(fr.Kind) {
-			if in := fr.String(); in != s.line {
+			if in := a.p.Defs.Shown(&fr).String(); in != s.line {
 				s.in = in
 			}
 			break

@@ -149,15 +149,5 @@ func where(line, in string) string {
 	if in == "" {
 		return analyze.Line(line)
 	}
-	return analyze.Line(line) + " (in " + analyze.Line(short(in)) + ")"
-}
-
-// short leaves out where a package is installed.
-func short(line string) string {
-	for _, dir := range []string{"/site-packages/", "/dist-packages/", "/pkg/mod/"} {
-		if i := strings.LastIndex(line, dir); i >= 0 {
-			return line[i+len(dir):]
-		}
-	}
-	return line
+	return analyze.Line(line) + " (in " + analyze.Line(in) + ")"
 }

@@ -131,7 +131,7 @@ func (f *Failure) write(w io.Writer) {
 	row("asked for", "%s, reported by %s%s", size(f.Asked), analyze.Short(f.Reporter), f.refused())
 	row("by", "%s", analyze.Line(f.Line))
 	if f.In != "" {
-		row("", "in %s", analyze.Line(short(f.In)))
+		row("", "in %s", analyze.Line(f.In))
 	}
 	for _, l := range f.callers() {
 		row("", "called by %s", analyze.Line(l))

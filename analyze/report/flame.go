@@ -97,7 +97,7 @@ func kindOf(n *tree.Node) byte {
 		if n.Kind == format.FrameGo.String() {
 			k = format.FrameGo
 		}
-		if tree.Own(&format.Frame{Kind: k, File: n.File}) {
+		if analyze.Own(&format.Frame{Kind: k, File: n.File}) {
 			return 'o'
 		}
 		return 'i'

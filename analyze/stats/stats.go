@@ -79,7 +79,7 @@ func (a *Answer) line(p *process, stack format.StackID) *line {
 	name, known := a.names[stack]
 	if !known {
 		if f, ok := tree.OwnFrame(stack, a.p.Defs); ok {
-			name = f.String()
+			name = a.p.Defs.Shown(&f).String()
 			a.names[stack] = name
 		} else {
 			name = "[stack not defined]" // yet

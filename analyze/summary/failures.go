@@ -75,7 +75,7 @@ func (a *Answer) endFailures(p *analyze.Pass) {
 		f.PID = d.PID
 		if frames, _ := p.Defs.Walk(f.stack, nil); len(frames) > 0 {
 			if frame, ok := p.Defs.Frame(frames[len(frames)-1]); ok {
-				f.Line = frame.String()
+				f.Line = p.Defs.Shown(&frame).String()
 			}
 		}
 		for i := len(f.scopes) - 1; i >= 0; i-- {

@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -171,7 +172,7 @@ func (f *flat) look(stack format.StackID) (n names, whole bool) {
 	seen := map[string]bool{}
 	for i := range frames {
 		fr := &frames[i]
-		if !IsLine(fr.Kind) || f.by == ByOwnLine && !Own(fr) {
+		if !IsLine(fr.Kind) || f.by == ByOwnLine && !analyze.Own(fr) {
 			continue
 		}
 		n.own = f.name(fr)
@@ -184,6 +185,7 @@ func (f *flat) look(stack format.StackID) (n names, whole bool) {
 }
 
 func (f *flat) name(fr *format.Frame) string {
+	fr = f.defs.Shown(fr)
 	if f.by == ByFunction {
 		return FunctionOf(fr)
 	}

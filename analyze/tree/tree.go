@@ -77,7 +77,7 @@ func (t *Tree) Add(stack format.StackID, a Amount, defs *format.Defs) {
 			break
 		}
 		t.Depth = max(t.Depth, i+1)
-		n = n.child(fr)
+		n = n.child(fr, defs)
 		n.Used += a.Used
 		n.Acquired += a.Acquired
 	}
@@ -130,11 +130,11 @@ func (w *walk) look(defs *format.Defs) []format.Frame {
 	return w.buf
 }
 
-func (n *Node) child(f *format.Frame) *Node {
+func (n *Node) child(f *format.Frame, defs *format.Defs) *Node {
 	k := nodeKey{f.Source(), f.Line, f.Name(), f.Kind}
 	c := n.index[k]
 	if c == nil {
-		c = &Node{Kind: f.Kind.String(), File: f.File, Line: f.Line, Function: f.Function, label: f.String()}
+		c = &Node{Kind: f.Kind.String(), File: f.File, Line: f.Line, Function: f.Function, label: defs.Shown(f).String()}
 		if f.Kind == format.FrameNative {
 			c.Module = f.Module
 		}

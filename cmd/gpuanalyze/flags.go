@@ -143,6 +143,7 @@ func (a *analysis) query(args []string) (*analyze.Query, []string, error) {
 		if q.View, err = a.view.view(); err != nil {
 			return nil, nil, err
 		}
+		q.Short = !a.json && !a.view.full && a.Lookup("full-paths") != nil
 	}
 	return q, a.Args(), nil
 }

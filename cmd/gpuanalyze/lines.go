@@ -71,6 +71,9 @@ func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 			return usagef("--at: neither total, peak nor end: %v", err)
 		}
 	}
+	if kind == lines.Total && !*byScope {
+		q.Short = false // as CuPy prints it
+	}
 	ans := lines.New(kind, *depth, len(traces))
 	if *byScope {
 		if a.Changed("max-depth") {

@@ -35,7 +35,8 @@ Causes have thresholds, as shares of what programs can have of the device:
   unreachable-cache   the same, and one piece is large enough
   other-process       others have 10 %, and the request would fit without them;
                       of bytes that may be a context 1.5 GiB do not count
-  untracked-use       the process has 10 % that no recorded call took
+  untracked-use       the process has 10 % that no recorded call took, 1.5 GiB for its
+                      CUcontext and modules left out
 The first is the headline: what is certain, then what stands for most bytes.
 
 The largest piece that is free in the pool is an upper bound: its streams and

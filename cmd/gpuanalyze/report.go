@@ -58,6 +58,7 @@ func runReport(ctx context.Context, stdout, stderr io.Writer, args []string) err
 			return err
 		}
 	}
+	q.Short = !a.view.full // the page is read by people also where --json says what it is
 	filtered := len(q.Processes)+len(q.Ranks)+len(q.Devices)+len(q.Threads)+len(q.Layers)+len(q.Scopes) > 0
 	r, err := report.Make(ctx, len(traces), filtered, func(ctx context.Context, ans analyze.Answer, show bool) (*analyze.Completeness, error) {
 		if !show {

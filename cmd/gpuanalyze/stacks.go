@@ -10,7 +10,7 @@ import (
 type stackView struct {
 	stacks      string
 	focus, hide []string
-	all         bool
+	all, full   bool
 }
 
 // stackHelp is what the help of those commands says of them all.
@@ -31,6 +31,9 @@ func (a *analysis) withStacks() *analysis {
 	a.StringVar(&v.stacks, "stacks", analyze.Auto.String(), "`WHOSE` frames to show: auto, python, native or both")
 	a.StringArrayVar(&v.focus, "focus", nil, "show only frames that match a `PATTERN`")
 	a.StringArrayVar(&v.hide, "hide", nil, "show no frame that matches a `PATTERN`, as */torch/* or libc.so*")
+	if a.command.name != "export" { // which has whole names, as JSON does
+		a.BoolVar(&v.full, "full-paths", false, "show whole names of files: else what the program's own files have in common is left out, and where a package is installed")
+	}
 	a.BoolVar(&v.all, "all-frames", false, "show launchers and the interpreter's own frames too")
 	return a
 }

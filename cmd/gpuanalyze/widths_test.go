@@ -41,7 +41,7 @@ func TestWidthsOfH200(t *testing.T) {
 		want string // contained in stdout
 	}{
 		{"two runs of one program", []string{"diff", "--fail-above", "0", narrow, again}, 0, "\nno difference\n"},
-		{"a layer twice as wide", []string{"diff", "--by", "line,function,scope", narrow, wide}, 0, "\n  /tmp/gpurec-h200/programs/widths.py:49:main: 60.17 MiB (63088128) → 108.19 MiB (113444352)"},
+		{"a layer twice as wide", []string{"diff", "--by", "line,function,scope", narrow, wide}, 0, "\n  widths.py:49:main: 60.17 MiB (63088128) → 108.19 MiB (113444352)"},
 		{"a layer twice as wide, as Markdown", []string{"diff", "--markdown", "--fail-above", "5%", narrow, wide}, exitGate, "Gate **failed**"},
 		{"within the limit", []string{"diff", "--fail-above", "50%", narrow, wide}, 0, "not more than 50%"},
 		{"a step and a later one", []string{"diff", "--a", "scope:step#5", "--b", "scope:step#19", narrow}, 0, "\nno difference\n"},

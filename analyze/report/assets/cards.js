@@ -24,8 +24,8 @@ function byteBar(parts, whole, words) {
 }
 
 // within is a line of the program's own, and which line of a package took the
-// memory for it; where the package is installed is left out.
-const within = (h) => h.line + (h.in ? " (in " + h.in.replace(/^.*\/(site-packages|dist-packages|pkg\/mod)\//, "") + ")" : "");
+// memory for it.
+const within = (h) => h.line + (h.in ? " (in " + h.in + ")" : "");
 
 function oomCards(t) {
   const out = [...list(t.oom.failures).map((f) => oomCard(f)), leftOut(t.oom.failures_left_out, "failures")];
