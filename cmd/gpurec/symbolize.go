@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/symbols"
 	"github.com/gpurec/gpurec/recorder"
 )
@@ -73,13 +74,31 @@ func symbolize(ctx context.Context, trace string, most time.Duration, within int
 	case a.err != nil:
 		say("native frames stay addresses: " + a.err.Error() + "; gpuanalyze symbolize tries again")
 	case r.Frames > 0 || r.Stopped:
-		s := fmt.Sprintf("%s of %s native frames have names", grouped(uint64(r.Named)), grouped(uint64(r.Frames)))
-		if r.Named < r.Frames || r.Stopped {
-			s += ": gpuanalyze symbolize says why, and does the rest"
-		}
-		return s
+		return named(r)
 	}
 	return ""
+}
+
+// named says how many frames have names. Where some have none it is worth another try
+// only if there was no time, or if the program's own modules miss some, whose debug
+// files somebody may have: the system's libraries are stripped, and stay so.
+func named(r *symbols.Report) string {
+	s := fmt.Sprintf("%s of %s native frames have names", grouped(uint64(r.Named)), grouped(uint64(r.Frames)))
+	own := 0
+	for _, m := range r.Modules {
+		if analyze.OwnModule(m.Path) {
+			own += m.Frames - m.Named
+		}
+	}
+	switch {
+	case r.Stopped:
+		s += ": gpuanalyze symbolize does the rest"
+	case own > 0:
+		s += fmt.Sprintf(", %s of the program's own modules have none: gpuanalyze symbolize says why, and takes debug files", grouped(uint64(own)))
+	case r.Named < r.Frames:
+		s += ", all of the program's own modules"
+	}
+	return s
 }
 
 // roomy reports whether a trace's definitions may grow fourfold within so many

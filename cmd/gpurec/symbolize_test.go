@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurec/gpurec/analyze/symbols"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/formattest"
 	"github.com/gpurec/gpurec/recorder"
@@ -83,6 +84,36 @@ func TestSymbolize(t *testing.T) {
 	words = symbolize(context.Background(), trace, time.Minute, 0, say)
 	if len(said) != 1 || !strings.Contains(said[0], "gpuanalyze symbolize tries again") || words != "" || top() != "[thread taker]" {
 		t.Errorf("without a trace is said %q, words %q, top %s", said, words, top())
+	}
+}
+
+// What is said of names: another try is proposed where it may find some.
+func TestNamed(t *testing.T) {
+	module := func(path string, frames, named int) *symbols.Module {
+		return &symbols.Module{Path: path, Frames: frames, Named: named}
+	}
+	for _, row := range []struct {
+		name    string
+		stopped bool
+		modules []*symbols.Module
+		want    string
+	}{
+		{"all", false, []*symbols.Module{module("/home/me/sim", 5, 5)}, "5 of 5 native frames have names"},
+		{"a stripped libstdc++, and libc", false, []*symbols.Module{module("/home/me/sim", 5, 5), module("/usr/lib/x86_64-linux-gnu/libstdc++.so.6", 4, 1), module("/lib64/libc.so.6", 3, 2), module("[vdso]", 1, 0)},
+			"8 of 13 native frames have names, all of the program's own modules"},
+		{"a framework's, and the driver", false, []*symbols.Module{module("/home/me/sim", 5, 5), module("/v/lib/python3.12/site-packages/torch/lib/libc10_cuda.so", 9, 2), module("/home/me/lib/libcuda.so.1", 1, 0)},
+			"7 of 15 native frames have names, all of the program's own modules"},
+		{"the program's own", false, []*symbols.Module{module("/home/me/sim", 1500, 2), module("/lib64/libc.so.6", 3, 2)},
+			"4 of 1,503 native frames have names, 1,498 of the program's own modules have none: gpuanalyze symbolize says why, and takes debug files"},
+		{"no time", true, []*symbols.Module{module("/lib64/libc.so.6", 3, 2)}, "2 of 3 native frames have names: gpuanalyze symbolize does the rest"},
+	} {
+		r := &symbols.Report{Modules: row.modules, Stopped: row.stopped}
+		for _, m := range row.modules {
+			r.Frames, r.Named = r.Frames+m.Frames, r.Named+m.Named
+		}
+		if got := named(r); got != row.want {
+			t.Errorf("%s: %s", row.name, got)
+		}
 	}
 }
 
