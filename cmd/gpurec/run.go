@@ -270,10 +270,28 @@ func (o *settings) record(stderr io.Writer, command, options []string) int {
 			native = symbolize(rest, session.Output(), o.symbolize, o.retain.Bytes, say)
 		}
 	}
+	if talk && status == 127 && summary.Stats.Events == 0 && o.simulate == 0 {
+		sayNoDriver(say, command[0])
+	}
 	if talk {
 		words(stderr, session.Output(), summary, native)
 	}
 	return status
+}
+
+// sayNoDriver says what 127 may be of a command that was there: the loader ends a
+// program so where a library is missing, which the driver's is on a machine without one.
+func sayNoDriver(say func(string), command string) {
+	const driver = "libcuda.so.1"
+	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
+		if _, err := os.Stat(filepath.Join(dir, driver)); err == nil {
+			return
+		}
+	}
+	if library(driver) == "" {
+		say(fmt.Sprintf("%s is not on this machine, and a program that needs it is ended by the loader with 127: gpurec info %s says more; gpurec run --simulate-gpu has one for tests",
+			driver, shellWord(command)))
+	}
 }
 
 // untilSignal ends when somebody does not want to wait for what comes after the

@@ -2,7 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,5 +50,52 @@ func TestRefusedOtherwise(t *testing.T) {
 	c.Stderr = &words
 	if status := does(t, c); status != 1 || !strings.Contains(words.String(), "out of memory: no, but 1 time an allocation failed for another reason") {
 		t.Errorf("status %d, said\n%s", status, words.String())
+	}
+}
+
+// TestNoDriver: a program that the loader does not start, for there is no driver, is
+// told from one that there is no such.
+func TestNoDriver(t *testing.T) {
+	if path := library("libcuda.so.1"); path != "" {
+		t.Skipf("there is a driver here: %s", path)
+	}
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("there is no C compiler here")
+	}
+	dir := t.TempDir()
+	driver, app := filepath.Join(dir, "lib", "libcuda.so.1"), filepath.Join(dir, "app")
+	if err := errors.Join(os.Mkdir(filepath.Dir(driver), 0o755), os.WriteFile(app+".c", []byte("int cuInit(unsigned);\n#ifdef LIBRARY\nint cuInit(unsigned n) { return n; }\n#else\nint main(void) { return cuInit(0); }\n#endif\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"-shared", "-fPIC", "-DLIBRARY", "-Wl,-soname=libcuda.so.1", "-o", driver, app + ".c"}, {"-o", app, app + ".c", driver}} {
+		if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	for _, row := range []struct {
+		name    string
+		flags   []string
+		env     string
+		command []string
+		status  int
+		says    bool
+	}{
+		{"it needs the driver", []string{"-v"}, "LD_LIBRARY_PATH=", []string{app}, 127, true},
+		{"nobody looks", nil, "LD_LIBRARY_PATH=", []string{app}, 127, false},
+		{"with a simulated one", []string{"-v", "--simulate-gpu"}, "LD_LIBRARY_PATH=", []string{app}, 0, false},
+		{"with one on a path of its own", []string{"-v"}, "LD_LIBRARY_PATH=" + filepath.Dir(driver), []string{app}, 0, false},
+		{"another library is missing", []string{"-v"}, "LD_LIBRARY_PATH=" + filepath.Dir(driver), []string{"sh", "-c", "exit 127"}, 127, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := gpurec(t, t.TempDir(), append(append(append([]string{"run"}, row.flags...), "--"), row.command...)...)
+			c.Env = append(c.Env, row.env)
+			var words bytes.Buffer
+			c.Stderr = &words
+			status := does(t, c)
+			if says := strings.Contains(words.String(), "libcuda.so.1 is not on this machine") && strings.Contains(words.String(), "gpurec info "+app+" says more; gpurec run --simulate-gpu"); status != row.status || says != row.says {
+				t.Errorf("status %d, said\n%s", status, words.String())
+			}
+		})
 	}
 }
