@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -28,7 +29,8 @@ const infoHelp = `gpurec info [flags] [COMMAND [ARG…]]
 Says what can be recorded on this machine, and what can't, with the reason and
 what to do; with a COMMAND also whether the hook gets into it: not into programs
 that are statically linked, setuid, of musl or of 32 bits, nor into what docker or
-ssh have started elsewhere. Nothing is run but each Python on PATH, for its version.
+ssh have started elsewhere. Nothing is run but each Python on PATH, and a COMMAND that
+is one, for its version.
 
 Exit: 0; 1 where COMMAND is not there or cannot be recorded; 2 usage.
 
@@ -66,7 +68,7 @@ func info(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 	i := &inspection{Version: version(), Format: format.Version}
 	i.machine(newSpeaker(stderr).say)
 	i.gpus()
-	i.pythons(ctx)
+	i.pythons(ctx, flags.Arg(0))
 	i.surroundings(os.LookupEnv)
 	i.add("layers", "yes", "driver calls, PyTorch's allocator, NVTX ranges; CuPy's pool through the Python package", "")
 	i.add("attaching", "no", "a process that runs already is not recorded", "start it with gpurec run")
@@ -181,10 +183,19 @@ func (i *inspection) gpus() {
 	}
 }
 
-// pythons is each CPython on PATH.
-func (i *inspection) pythons(ctx context.Context) {
+// pythons is each CPython on PATH, and a command that is one.
+func (i *inspection) pythons(ctx context.Context, command string) {
+	names := append([]string{"python", "python3"}, pythonNames()...)
+	if command != "" {
+		found, _ := cuda.Command(command)
+		for _, r := range found {
+			if pythonName.MatchString(filepath.Base(r.Path)) {
+				names = append(names, r.Path)
+			}
+		}
+	}
 	seen := map[string]bool{}
-	for _, name := range append([]string{"python", "python3"}, pythonNames()...) {
+	for _, name := range names {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			continue
@@ -195,34 +206,43 @@ func (i *inspection) pythons(ctx context.Context) {
 			}
 			seen[real] = true
 		}
-		patience, cancel := context.WithTimeout(ctx, 10*time.Second) // somebody's wrapper may wait for ever
-		out, err := exec.CommandContext(patience, path, "-S", "-E", "-c", "import sys; print(sys.implementation.name, '%d.%d' % sys.version_info[:2], sys.version.split()[0], 'free-threading' in sys.version)").Output()
-		cancel()
-		var kind, minor, full, free string
-		if n, _ := fmt.Sscan(string(out), &kind, &minor, &full, &free); err != nil || n != 4 {
-			if err == nil {
-				err = errors.New("it prints something else")
-			}
-			i.add("python", "partly", fmt.Sprintf("%s does not say its version: %v", path, err), "")
-			continue
-		}
-		switch _, known := knownPython[minor]; {
-		case kind != "cpython":
-			i.add("python", "partly", fmt.Sprintf("%s %s %s: native frames only", path, kind, full), "use CPython")
-		case free == "True" && minor != "3.13":
-			i.add("python", "partly", fmt.Sprintf("%s %s without a global lock: native frames only", path, full), "use the usual build")
-		case !known || strings.ContainsAny(full, "ab"): // a preview's layout may yet change
-			i.add("python", "partly", fmt.Sprintf("%s %s: native frames only", path, full), "use CPython "+firstPython+" to "+lastPython)
-		default:
-			i.add("python", "yes", path+" "+full, "")
-		}
+		i.python(ctx, path)
 	}
 	if len(seen) == 0 {
 		i.add("python", "yes", "none on PATH; programs that bring their own are recorded too", "")
 	}
 }
 
-const firstPython, lastPython = "3.9", "3.15"
+var pythonName = regexp.MustCompile(`^python[0-9.]*t?$`)
+
+func (i *inspection) python(ctx context.Context, path string) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // somebody's wrapper may wait for ever
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "-S", "-E", "-c", "import sys; print(sys.implementation.name, '%d.%d' % sys.version_info[:2], sys.version.split()[0], 'free-threading' in sys.version)").Output()
+	var kind, minor, full, free string
+	if n, _ := fmt.Sscan(string(out), &kind, &minor, &full, &free); err != nil || n != 4 {
+		if err == nil {
+			err = errors.New("it prints something else")
+		}
+		i.add("python", "partly", fmt.Sprintf("%s does not say its version: %v", path, err), "")
+		return
+	}
+	switch _, known := knownPython[minor]; {
+	case kind != "cpython":
+		i.add("python", "partly", fmt.Sprintf("%s %s %s: native frames only", path, kind, full), "use CPython")
+	case free == "True" && minor != freePython:
+		i.add("python", "partly", fmt.Sprintf("%s %s is free-threaded, and of those only %s's frames can be read: native frames only", path, full, freePython), "use the build with a global lock")
+	case !known || strings.ContainsAny(full, "ab"): // a preview's layout may yet change
+		i.add("python", "partly", fmt.Sprintf("%s %s: native frames only", path, full), "use CPython "+firstPython+" to "+lastPython)
+	default:
+		i.add("python", "yes", path+" "+full, "")
+	}
+}
+
+const (
+	firstPython, lastPython = "3.9", "3.15"
+	freePython              = "3.13" // the only free-threaded one
+)
 
 // knownPython are the versions whose frames the hook reads, cuda/hook/python.c.
 var knownPython = map[string]bool{"3.9": true, "3.10": true, "3.11": true, "3.12": true, "3.13": true, "3.14": true, "3.15": true}
@@ -230,6 +250,9 @@ var knownPython = map[string]bool{"3.9": true, "3.10": true, "3.11": true, "3.12
 func pythonNames() (names []string) {
 	for minor := 9; minor <= 16; minor++ {
 		names = append(names, fmt.Sprintf("python3.%d", minor))
+		if minor >= 13 {
+			names = append(names, fmt.Sprintf("python3.%dt", minor)) // free-threaded
+		}
 	}
 	return names
 }

@@ -47,6 +47,7 @@ func TestInfo(t *testing.T) {
 	python("python3.16", "cpython 3.16 3.16.0 False")
 	python("python3.11", "pypy 3.11 3.11.13 False")
 	python("python3.15", "cpython 3.15 3.15.0a1 False")
+	python("python3.15t", "cpython 3.15 3.15.0 True")
 	python("python3.10", "Segmentation fault")
 	only := "PATH=" + bin + ":/usr/bin:/bin:/usr/sbin:/sbin"
 	for _, row := range []struct {
@@ -82,10 +83,24 @@ func TestInfo(t *testing.T) {
 				got[filepath.Base(path)] = r.State + r.Remedy
 			}
 		}
-		for name, want := range map[string]string{"python3": "yes", "python3.13": "yes", "python3.14": "partlyuse the usual build", "python3.16": "partlyuse CPython 3.9 to 3.15", "python3.11": "partlyuse CPython", "python3.15": "partlyuse CPython 3.9 to 3.15", "python3.10": "partly"} {
+		for name, want := range map[string]string{"python3": "yes", "python3.13": "yes", "python3.14": "partlyuse the build with a global lock", "python3.15t": "partlyuse the build with a global lock", "python3.16": "partlyuse CPython 3.9 to 3.15", "python3.11": "partlyuse CPython", "python3.15": "partlyuse CPython 3.9 to 3.15", "python3.10": "partly"} {
 			if got[name] != want {
 				t.Errorf("%s: %q, want %q", name, got[name], want)
 			}
+		}
+	})
+	t.Run("a command that is a Python", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "python3.15t")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho cpython 3.15 3.15.0 True\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		rows, _ := inspect(t, []string{only}, path, "train.py")
+		said := false
+		for _, r := range rows["python"] {
+			said = said || r.State == "partly" && strings.HasPrefix(r.Detail, path+" 3.15.0 is free-threaded, and of those only 3.13's")
+		}
+		if !said {
+			t.Errorf("%+v", rows["python"])
 		}
 	})
 	t.Run("a small limit", func(t *testing.T) {
