@@ -73,6 +73,9 @@ func (u *unit) lines(did func(int) error) (*lineTable, error) {
 	}
 	at := r.at
 	r.skip(uint64(max(t.opcodeBase-1, 0)))
+	if r.at > begin {
+		return nil, errors.New("a line table's opcodes are longer than its head")
+	}
 	t.lengths = r.b[at:r.at]
 	t.program = r.b[begin:]
 	r.b = r.b[:begin]
