@@ -59,6 +59,7 @@ func TestInTheDriver(t *testing.T) {
 		{"above", 0, 10, 0, 10}, // the handler's mark is counted, the call told
 		{"coroutine", 20, 0, 0, 10},
 		{"lower", 10, 0, 0, 10},
+		{"end", 10, 0, 0, 10},
 	} {
 		t.Run(row.word, func(t *testing.T) {
 			p := program{args: []string{cc(t, "interrupted", "testdata/interrupted.c", "-ldl", "-lpthread", "-rdynamic"), row.word},

@@ -173,12 +173,15 @@ static void thread_ends(void *unused)
 {
 	(void)unused;
 	struct thread *t = gpurec_tls.self;
+	bool left = gpurec_tls.flight != 0;
 	gpurec_tls.depth = gpurec_tls.pool = 0;
 	gpurec_tls.flight = 0;
 	if (t == NULL || gpurec_tls.generation != generation())
 		return;
 	gpurec_tls.self = NULL;
 	if (t->lane) {
+		if (left)
+			__atomic_fetch_add(&t->lane->dropped, 1, __ATOMIC_RELAXED); /* what the call did */
 		__atomic_store_n(&t->lane->call.since, 0, __ATOMIC_RELAXED);
 		gpurec_lane_left(t);
 	}

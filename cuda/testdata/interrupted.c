@@ -215,6 +215,29 @@ static void *lower(void *stack)
 	return stack;
 }
 
+static void ends(int signal)
+{
+	(void)signal;
+	pthread_exit(NULL);
+}
+
+static void *ended(void *unused)
+{
+	CHECK(set_current(context) == 0);
+	pair();
+	managed();
+	return unused;
+}
+
+/* The handler ends its thread, ten times. */
+static void end(void)
+{
+	pthread_t t;
+	CHECK(signal(SIGUSR1, ends) != SIG_ERR);
+	for (int i = 0; i < 10; i++)
+		CHECK(pthread_create(&t, NULL, ended, NULL) == 0 && pthread_join(t, NULL) == 0);
+}
+
 static void under(void *(*body)(void *))
 {
 	enum { STACK = 1 << 18 };
@@ -244,6 +267,8 @@ int main(int argc, char **argv)
 		under(above);
 	else if (strcmp(word, "coroutine") == 0)
 		under(coroutine);
+	else if (strcmp(word, "end") == 0)
+		end();
 	else if (strcmp(word, "lower") == 0)
 		lower(NULL);
 	return 0;
