@@ -272,7 +272,10 @@ func demangled(name string) string {
 		return name[:from] + "[...]" + name[to+1:]
 	}
 	plain := demangle.Filter(name, demangle.NoParams, demangle.NoEnclosingParams, demangle.NoClones, demangle.MaxLength(12))
-	if plain != name && strings.Contains(plain, "$u") {
+	if plain == name {
+		return clones.ReplaceAllString(plain, "")
+	}
+	if strings.Contains(plain, "$u") {
 		plain = escaped.ReplaceAllStringFunc(plain, func(s string) string {
 			n, _ := strconv.ParseUint(s[2:len(s)-1], 16, 32)
 			return string(rune(n))
@@ -280,5 +283,9 @@ func demangled(name string) string {
 	}
 	return plain
 }
+
+// clones end the names of what GCC makes of a function of C, as DWARF does not: left
+// there, sort.constprop.0 would be taken for one of Go's package sort.
+var clones = regexp.MustCompile(`(\.(constprop|isra|part|lto_priv)\.[0-9]+)+(\.cold)?$`)
 
 var escaped = regexp.MustCompile(`\$u[0-9a-f]{1,6}\$`)

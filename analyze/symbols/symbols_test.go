@@ -290,6 +290,9 @@ func TestDemangled(t *testing.T) {
 		{"_ZN2at6native12_GLOBAL__N_115add_kernel_implERNS_18TensorIteratorBaseERKN3c106ScalarE.cold", "at::native::(anonymous namespace)::add_kernel_impl"},
 		{"_ZN5caffe3addIfEEvPT_i.constprop.0.isra.0", "caffe::add<float>"},
 		{"_ZL6helperi.part.0", "helper"},
+		{"sort.constprop.0.isra.0.cold", "sort"},
+		{"main._omp_fn.0", "main._omp_fn.0"},
+		{"main.cold", "main.cold"}, // or it is Go's
 		{"_ZN3foo3barB5cxx11Ei", "foo::bar[abi:cxx11]"},
 		{"_ZZN4pool3oneEiENKUliE_clEi", "pool::one()::{lambda(int)#1}::operator()"},
 		{"_ZNSt17_Function_handlerIFviEZ11plugin_turniEUliE_E9_M_invokeERKSt9_Any_dataOi", "std::_Function_handler<void (int), plugin_turn()::{lambda(int)#1}>::_M_invoke"},
