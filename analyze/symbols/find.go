@@ -33,10 +33,32 @@ func DebugDirs() []string {
 
 // A finder looks for a module's files: the module itself, and what was split off it.
 type finder struct {
-	search []string // folders to look in for both, below them too
+	search []string // folders to look in for both, below them too, and files
 	debug  []string // folders laid out as DebugDir is
 	names  map[string][]string
-	full   []string // folders of which not all files were looked at
+	full   []string            // folders of which not all files were looked at
+	ids    map[string][]string // of search, the files, by build id
+}
+
+// files looks at the files of search, whose names need say nothing; of those that no
+// module can be named from it says why.
+func (f *finder) files() (notes []string) {
+	f.ids = map[string][]string{}
+	for _, file := range f.search {
+		if fi, err := os.Stat(file); err == nil && fi.IsDir() {
+			continue
+		}
+		img, err := openImage(file)
+		if err != nil {
+			notes = append(notes, err.Error())
+			continue
+		}
+		if img.buildID != "" {
+			f.ids[img.buildID] = append(f.ids[img.buildID], file)
+		}
+		img.close()
+	}
+	return notes
 }
 
 // mostFiles is how many files of a --search folder are looked at.
@@ -131,8 +153,9 @@ func (f *finder) images(b *budget, module, id string) (images []*image, why stri
 
 // byID are the files that folders have of a build id, where they are laid out so.
 func (f *finder) byID(id string) (files []string) {
+	files = append(files, f.ids[id]...)
 	if len(id) <= 2 || strings.ContainsAny(id, `./\`) {
-		return nil
+		return files
 	}
 	split := filepath.Join(".build-id", id[:2], id[2:])
 	for _, dir := range append(append([]string(nil), f.debug...), f.search...) {

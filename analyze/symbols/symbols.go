@@ -15,7 +15,7 @@ import (
 
 // Options are where symbols are looked for and how much is read for them.
 type Options struct {
-	Search   []string // folders with the modules or their debug files, at any depth or by build id
+	Search   []string // modules or their debug files, and folders with them, at any depth or by build id
 	Debug    []string // folders laid out as one of DebugDirs, which belong to them
 	MaxDWARF int64    // the most debug information of a file, as it is in memory; 0: read none
 	Stop     func() bool
@@ -102,7 +102,7 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 		return nil, fmt.Errorf("symbolize %s: %w", path, err)
 	}
 	find := &finder{search: opt.Search, debug: opt.Debug}
-	r := &Report{Modules: []*Module{}}
+	r := &Report{Modules: []*Module{}, Notes: find.files()}
 	stacks, inlined, expanded := done(defs)
 	known := map[key][]place{}
 	r.Modules = modules(defs, inlined)
@@ -127,6 +127,14 @@ func Trace(ctx context.Context, path, out string, opt Options) (*Report, error) 
 		passed += int64(m.Frames)
 	}
 	r.Stopped = b.check() != nil
+	for id, files := range find.ids {
+		if !slices.ContainsFunc(r.Modules, func(m *Module) bool { return m.BuildID == id }) {
+			for _, file := range files {
+				r.Notes = append(r.Notes, fmt.Sprintf("%s is of no module of the trace: its build id is %s", file, id))
+			}
+		}
+	}
+	slices.Sort(r.Notes)
 	for _, dir := range find.full {
 		r.Notes = append(r.Notes, fmt.Sprintf("%s: it has more than %d files, the others were not looked at", dir, mostFiles))
 	}

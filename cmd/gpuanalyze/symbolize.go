@@ -25,7 +25,7 @@ copy is. The table says of each module how many of its addresses have a name and
 line, from which files, and what could not be read.
 
 A file counts only if its build id is the recorded one. Looked for are the module
-where it was, in the --search folders (its path below them, NAME and NAME.debug at
+where it was, what --search names, in the --search folders (its path below them, NAME and NAME.debug at
 any depth, .build-id/xx/yyy.debug, a debuginfod cache), its .gnu_debuglink, and by
 build id the debug folders and what debuginfod's clients have fetched
 ($DEBUGINFOD_CACHE_PATH, ~/.cache/debuginfod_client); nothing is fetched. Split debug
@@ -35,6 +35,7 @@ whatever their size, debug information up to --max-dwarf of each file.`,
 		examples: []string{
 			"gpuanalyze symbolize train.gpurec",
 			"gpuanalyze symbolize --search ./binaries -o named.gpurec train.gpurec",
+			"gpuanalyze symbolize --search server.debug server.gpurec",
 			"gpuanalyze symbolize --debug-dir /mnt/image/usr/lib/debug --max-dwarf 8GiB train.gpurec",
 		},
 		run: runSymbolize,
@@ -44,7 +45,7 @@ whatever their size, debug information up to --max-dwarf of each file.`,
 func runSymbolize(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	f := newFlagSet(symbolizeCommand(), stdout)
 	out := f.StringP("output", "o", "", "the `TRACE` to make, instead of changing this one; it must not exist")
-	search := f.StringArray("search", nil, "look for modules and debug files in this `DIR` and below too")
+	search := f.StringArray("search", nil, "look for modules and debug files in this `DIR` and below too, or take this FILE for one")
 	debug := f.StringArray("debug-dir", nil, "a `DIR` laid out as "+symbols.DebugDir+", which is one")
 	limit := f.String("max-dwarf", "2GiB", "of a file read at most so many `BYTES` of debug information, which take as much memory; 0 reads none: functions without lines")
 	asJSON := f.Bool("json", false, "print JSON")
@@ -60,9 +61,14 @@ func runSymbolize(ctx context.Context, stdout, stderr io.Writer, args []string) 
 		return usagef("--max-dwarf: %v", err)
 	}
 	path := f.Arg(0)
-	for _, dir := range append(append([]string(nil), *search...), *debug...) {
+	for _, name := range *search {
+		if fi, err := os.Stat(name); err != nil || !fi.IsDir() && !fi.Mode().IsRegular() {
+			return usagef("--search %s: it is no folder and no file", name)
+		}
+	}
+	for _, dir := range *debug {
 		if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
-			return usagef("%s: it is no folder", dir)
+			return usagef("--debug-dir %s: it is no folder", dir)
 		}
 	}
 	if *out != "" {
@@ -116,7 +122,7 @@ func writeModules(w io.Writer, r *symbols.Report) error {
 		fmt.Fprintf(b, "%9d  %9d  %9d  %9d  %s\n", m.Frames, m.Named, m.Lines, m.Inlined, analyze.Line(m.Path))
 		why := m.Why
 		if why == "" && m.Lines == 0 {
-			why = "it has no debug information for them: --search takes the folder of its debug file"
+			why = "it has no debug information for them: --search takes its debug file, or the folder of it"
 		}
 		for _, s := range []struct{ what, text string }{{"from", m.From}, {"but", why}} {
 			if s.text != "" && s.text != m.Path {

@@ -76,6 +76,10 @@ part
 1000000 Alloc process=1 thread=7 api=cuMemAlloc_v2 device=0 address=0x1000 size=4096 stack=10
 1100000 Alloc process=1 thread=7 api=cuMemAlloc_v2 device=0 address=0x3000 size=100 stack=11
 `, id, at)).Path()
+	raw := filepath.Join(t.TempDir(), "raw.gpurec")
+	if err := os.CopyFS(raw, os.DirFS(trace)); err != nil {
+		t.Fatal(err)
+	}
 	lines := func(trace string) string {
 		_, out, _ := command1(t, "lines", trace)
 		return out
@@ -99,7 +103,7 @@ part
 		t.Fatalf("objcopy: %v\n%s", err, out)
 	}
 	code, out, _ = command1(t, "symbolize", "--search", bare, trace)
-	if code != 0 || !strings.Contains(out, "--search takes the folder of its debug file") || lines(trace) != before {
+	if code != 0 || !strings.Contains(out, "--search takes its debug file, or the folder of it") || lines(trace) != before {
 		t.Errorf("with a stripped one: exit %d\n%s", code, out)
 	}
 	named := filepath.Join(other, "named.gpurec")
@@ -129,6 +133,43 @@ part
 		t.Errorf("again, with less: exit %d, %s\n%s", code, stderr, lines(trace))
 	}
 
+	t.Run("a file", func(t *testing.T) {
+		dir := t.TempDir()
+		debug, binary, text := filepath.Join(dir, "keep.2026-11-30"), filepath.Join(dir, "a.out"), filepath.Join(dir, "notes.txt")
+		os.WriteFile(text, []byte(strings.Repeat("no program\n", 100)), 0o600)
+		for file, option := range map[string]string{debug: "--only-keep-debug", binary: "--preserve-dates"} { // of names that say nothing
+			if out, err := exec.Command("objcopy", option, here, file).CombinedOutput(); err != nil {
+				t.Fatalf("objcopy: %v\n%s", err, out)
+			}
+		}
+		notIt := filepath.Join(other, "taker")
+		for i, c := range []struct {
+			search []string
+			named  bool
+			says   string
+		}{
+			{[]string{debug}, true, ""},
+			{[]string{binary}, true, ""},
+			{[]string{notIt, debug}, true, "note: " + notIt + " is of no module of the trace: its build id is 0123"},
+			{[]string{notIt}, false, "note: " + notIt + " is of no module of the trace: its build id is 0123"},
+			{[]string{text}, false, "note: " + text + " is not read as an ELF file"},
+		} {
+			out := filepath.Join(dir, fmt.Sprintf("%d.gpurec", i))
+			args := []string{"symbolize", "-o", out, raw}
+			for _, s := range c.search {
+				args = append(args, "--search", s)
+			}
+			code, said, stderr := command1(t, args...)
+			want := before
+			if c.named {
+				want = after
+			}
+			if code != 0 || lines(out) != want || !strings.Contains(stderr, c.says) || strings.Contains(stderr, "note: ") != (c.says != "") {
+				t.Errorf("%q: exit %d\n%s%s%s", c.search, code, said, stderr, lines(out))
+			}
+		}
+	})
+
 	t.Run("usage", func(t *testing.T) {
 		for _, c := range []struct {
 			args []string
@@ -137,7 +178,9 @@ part
 		}{
 			{[]string{}, exitUsage, "want one trace"},
 			{[]string{trace, trace}, exitUsage, "want one trace"},
-			{[]string{"--search", "/not/there", trace}, exitUsage, "it is no folder"},
+			{[]string{"--search", "/not/there", trace}, exitUsage, "it is no folder and no file"},
+			{[]string{"--search", "/dev/null", trace}, exitUsage, "it is no folder and no file"},
+			{[]string{"--debug-dir", here, trace}, exitUsage, "it is no folder"},
 			{[]string{"--max-dwarf", "many", trace}, exitUsage, "is not bytes"},
 			{[]string{"-o", named, trace}, exitFailed, "it exists already"},
 			{[]string{"-o", filepath.Join(trace, "x"), trace}, exitFailed, ""},
