@@ -69,6 +69,7 @@ type Answer struct {
 	maxDepth int
 	titles   bool // several traces
 	byScope  bool
+	fold     bool // recursions are one line
 
 	p      *analyze.Pass
 	sums   leaves // of the trace
@@ -98,6 +99,13 @@ type scopeThread struct {
 // and the outermost lines: the root is depth 1.
 func New(at At, maxDepth, traces int) *Answer {
 	return &Answer{at: at, maxDepth: maxDepth, titles: traces > 1, all: tree.New(maxDepth)}
+}
+
+// Fold makes recursions one line with a count: what people read, and not CuPy's.
+func (a *Answer) Fold() *Answer {
+	a.fold = true
+	a.all.Fold()
+	return a
 }
 
 // ByScope asks for own lines by the scopes in which they took memory, in place of

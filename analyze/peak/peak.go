@@ -13,6 +13,7 @@ import (
 // An Answer is a Report in the making.
 type Answer struct {
 	maxDepth int
+	fold     bool // recursions are one line of the tree
 	traces   int
 	out      Report
 	plain    []string // pids without a pool, of all traces
@@ -69,6 +70,12 @@ type procParts struct {
 // New returns an answer for so many traces; see tree.New for the max depth.
 func New(maxDepth, traces int) *Answer {
 	return &Answer{maxDepth: maxDepth, traces: traces, out: Report{Devices: []*Device{}, Processes: []*Process{}}}
+}
+
+// Fold makes recursions one line of the tree, with a count.
+func (a *Answer) Fold() *Answer {
+	a.fold = true
+	return a
 }
 
 func (a *Answer) Needs() analyze.Needs {

@@ -103,7 +103,11 @@ func (a *Answer) device(trace string, id format.Device, h *tree.High) *Device {
 		tree.ByScope: &d.Scopes, tree.BySize: &d.Sizes, tree.ByProcess: &d.Processes} {
 		*to = each.Flat(by, defs, a.paths)
 	}
-	t := each.Tree(a.maxDepth, defs)
+	t := tree.New(a.maxDepth)
+	if a.fold {
+		t.Fold()
+	}
+	each.Into(t, defs)
 	d.Tree = &t.Root
 	a.out.depth = max(a.out.depth, t.Depth)
 	if t.Cut > 0 {

@@ -3,6 +3,7 @@
 // share it.
 //
 //	tree.go   Tree, Node: stacks as a tree of lines
+//	fold.go   recursions as one line
 //	text.go   a Node as text
 //	set.go    Set: live bytes by Key, and what they were at the highest moment
 //	watch.go  Watch: a Set for each device or process, in step with the fold

@@ -147,8 +147,10 @@ func (s *Set) Len() int { return len(s.cells) }
 type Each func(func(Key, Amount))
 
 // Tree is the lines of what each gives, largest first.
-func (each Each) Tree(maxDepth int, defs *format.Defs) *Tree {
-	t := New(maxDepth)
+func (each Each) Tree(maxDepth int, defs *format.Defs) *Tree { return each.Into(New(maxDepth), defs) }
+
+// Into adds them to a tree.
+func (each Each) Into(t *Tree, defs *format.Defs) *Tree {
 	each(func(k Key, a Amount) { t.Add(k.Stack, a, defs) })
 	t.Root.Sort()
 	return t

@@ -22,12 +22,24 @@ func (n *Node) WriteText(b *bufio.Writer, words func(*Node) string) { n.write(b,
 
 func (n *Node) write(b *bufio.Writer, words func(*Node) string, depth int) {
 	indent(b, depth)
-	b.WriteString(analyze.Line(n.label))
+	n.name(b)
 	b.WriteString(" (")
 	b.WriteString(words(n))
 	b.WriteString(")\n")
 	for _, c := range n.Children {
 		c.write(b, words, depth+1)
+	}
+}
+
+// name writes the line, and how often it is there.
+func (n *Node) name(b *bufio.Writer) {
+	b.WriteString(analyze.Line(n.label))
+	switch {
+	case n.most <= 1:
+	case n.least == n.most:
+		fmt.Fprintf(b, " × %d", n.most)
+	default:
+		fmt.Fprintf(b, " × %d to %d", n.least, n.most)
 	}
 }
 
@@ -48,23 +60,14 @@ func (c Curve) Of(used, acquired int64) int64 {
 }
 
 // WriteMost is WriteText for a page: of the children of a node those with at
-// least so many bytes, and a line that sums up the others that have any. A line
-// that calls itself and nothing else is written once, with how often.
+// least so many bytes, and a line that sums up the others that have any.
 func (n *Node) WriteMost(b *bufio.Writer, c Curve, least int64, words func(*Node) string) {
 	n.writeMost(b, c, least, words, 0)
 }
 
 func (n *Node) writeMost(b *bufio.Writer, curve Curve, least int64, words func(*Node) string, depth int) {
-	turns := 1
-	for len(n.Children) == 1 && n.Children[0].label == n.label && n.Children[0].Used == n.Used && n.Children[0].Acquired == n.Acquired {
-		n = n.Children[0]
-		turns++
-	}
 	indent(b, depth)
-	fmt.Fprint(b, analyze.Line(n.label))
-	if turns > 1 {
-		fmt.Fprintf(b, " × %d", turns)
-	}
+	n.name(b)
 	fmt.Fprintf(b, " (%s)\n", words(n))
 	var rest Node
 	count := int64(0)

@@ -20,8 +20,9 @@ type Node struct {
 	Acquired int64   `json:"acquired"`
 	Children []*Node `json:"children,omitempty"`
 
-	label string
-	index map[nodeKey]*Node
+	label       string
+	index       map[nodeKey]*Node
+	least, most int // times that stacks have it here, where recursions are folded; else 0
 }
 
 // Label is the line as file:line:function; the root's is _root.
@@ -46,7 +47,9 @@ type Tree struct {
 	Cut     int    // stacks that are deeper than MostDeep
 
 	maxDepth int
+	fold     bool
 	walk     walk
+	turns    []int
 	judge    *analyze.Judge // of the trace
 }
 
@@ -57,6 +60,13 @@ const MostDeep = 10_000
 // lines: the root is depth 1.
 func New(maxDepth int) *Tree { return &Tree{Root: Node{label: "_root"}, maxDepth: maxDepth} }
 
+// Fold makes a recursion one line with a count, however deep, and what its turns
+// take or call one line below: no sum changes but that of lines within it.
+func (t *Tree) Fold() *Tree {
+	t.fold = true
+	return t
+}
+
 // Add puts bytes on a stack's path: root first, then outermost first. A stack
 // makes nodes when it is first added, so children stand in that order until
 // they are sorted.
@@ -64,6 +74,9 @@ func (t *Tree) Add(stack format.StackID, a Amount, defs *format.Defs) {
 	frames, whole := t.walk.frames(stack, defs)
 	if !whole {
 		t.Unknown++
+	}
+	if t.fold {
+		frames, t.turns = folded(frames, t.turns)
 	}
 	t.Root.Used += a.Used
 	t.Root.Acquired += a.Acquired
@@ -80,6 +93,12 @@ func (t *Tree) Add(stack format.StackID, a Amount, defs *format.Defs) {
 		n = n.child(fr, defs)
 		n.Used += a.Used
 		n.Acquired += a.Acquired
+		if t.fold {
+			if n.most == 0 {
+				n.least = t.turns[i]
+			}
+			n.least, n.most = min(n.least, t.turns[i]), max(n.most, t.turns[i])
+		}
 	}
 	if !t.judge.Of(defs) {
 		t.judge = analyze.NewJudge(defs)
@@ -131,7 +150,7 @@ func (w *walk) look(defs *format.Defs) []format.Frame {
 }
 
 func (n *Node) child(f *format.Frame, defs *format.Defs) *Node {
-	k := nodeKey{f.Source(), f.Line, f.Name(), f.Kind}
+	k := keyOf(f)
 	c := n.index[k]
 	if c == nil {
 		c = &Node{Kind: f.Kind.String(), File: f.File, Line: f.Line, Function: f.Function, label: defs.Shown(f).String()}
@@ -149,6 +168,8 @@ func (n *Node) child(f *format.Frame, defs *format.Defs) *Node {
 	}
 	return c
 }
+
+func keyOf(f *format.Frame) nodeKey { return nodeKey{f.Source(), f.Line, f.Name(), f.Kind} }
 
 // Sort puts the largest child first; those of one size stay in the order in
 // which they were added.

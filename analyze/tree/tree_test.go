@@ -188,40 +188,6 @@ func TestWriteMost(t *testing.T) {
 	})
 }
 
-// A line that calls itself is one row with a count, up to where it takes something
-// or calls another.
-func TestWriteMostOfRecursion(t *testing.T) {
-	ask(t, formattest.Text(t, `
-process 1 pid=1 command=x
-frame 1 python a.py 1 main
-frame 2 python a.py 2 walk
-frame 3 python a.py 3 take
-stack 2 0 1
-stack 3 2 2
-stack 4 3 2
-stack 5 4 2
-stack 6 5 2
-stack 7 6 3
-part
-1000 Alloc thread=1 api=torch device=0 address=0x1000 size=100 stack=7
-1010 Alloc thread=1 api=torch device=0 address=0x2000 size=10 stack=5
-`), func(p *analyze.Pass, a *answer) {
-		var out bytes.Buffer
-		b := bufio.NewWriter(&out)
-		Each(a.w.highs[0].High).Tree(0, p.Defs).Root.WriteMost(b, Used, 1, func(n *Node) string { return Size(n.Used) })
-		b.Flush()
-		want := `_root (110 B)
-  a.py:1:main (110 B)
-    a.py:2:walk × 3 (110 B)
-      a.py:2:walk (100 B)
-        a.py:3:take (100 B)
-`
-		if out.String() != want {
-			t.Errorf("got\n%swant\n%s", out.String(), want)
-		}
-	})
-}
-
 // However many scopes come by, what is remembered is what is held.
 func TestBounded(t *testing.T) {
 	var text strings.Builder

@@ -24,7 +24,8 @@ live when a device's used bytes were highest (with several devices a tree each),
 used is what the pool layer handed out (PyTorch, CuPy, stream-ordered pools), or
 the driver layer of a process that never used a pool; acquired is what was taken
 from the driver. Inside a scope that gpurec.LineProfileHook opened, --scope makes
-both CuPy's own numbers. [thread NAME] stands for what was taken where no Python
+both CuPy's own numbers. A recursion, of up to four lines that call each other in
+turn, is one line with a count (× 40) where people read what was live. [thread NAME] stands for what was taken where no Python
 ran, as in PyTorch's backward pass. --scope is exact: what the scope's own thread
 did; a note says what --infer scope adds.
 
@@ -75,6 +76,9 @@ func runLines(ctx context.Context, stdout, stderr io.Writer, args []string) erro
 		q.Short = false // as CuPy prints it
 	}
 	ans := lines.New(kind, *depth, len(traces))
+	if kind != lines.Total && !a.json {
+		ans.Fold()
+	}
 	if *byScope {
 		if a.Changed("max-depth") {
 			return usagef("--by-scope is no tree: it has no --max-depth")

@@ -54,6 +54,9 @@ func runPeak(ctx context.Context, stdout, stderr io.Writer, args []string) error
 		return usagef("--top %d: it is a number of rows, or 0 for all", *top)
 	}
 	ans := peak.New(*depth, len(traces))
+	if !a.json {
+		ans.Fold()
+	}
 	c, err := a.answer(ctx, stderr, traces, q, ans)
 	if err != nil {
 		return err
