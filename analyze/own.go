@@ -34,10 +34,6 @@ func Own(f *format.Frame) bool {
 	return !came(f.File) && !strings.HasPrefix(f.File, "<frozen ")
 }
 
-// OwnModule reports whether a mapped file is, by its name, the program's own: of no
-// package and no system.
-func OwnModule(module string) bool { return !foreign(module) && !IsRuntime(module) }
-
 func foreign(file string) bool { return systems.MatchString(file) || came(file) }
 
 func came(file string) bool {

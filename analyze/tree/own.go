@@ -18,6 +18,12 @@ func FunctionOf(f *format.Frame) string {
 	return f.File + ":" + f.Function
 }
 
+// OwnModule reports whether a mapped file is, by its name, the program's own: of no
+// package and no system.
+func OwnModule(module string) bool {
+	return analyze.Own(&format.Frame{Kind: format.FrameNative, Module: module, Function: "f"})
+}
+
 // OwnFrame is the frame that a stack is best known by: the innermost of the
 // program's own code; without one the innermost line; without one the innermost
 // frame, which names a thread; else a label. False where the stack is not

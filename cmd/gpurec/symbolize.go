@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/analyze/symbols"
+	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/recorder"
 )
 
@@ -86,7 +86,7 @@ func named(r *symbols.Report) string {
 	s := fmt.Sprintf("%s of %s native frames have names", grouped(uint64(r.Named)), grouped(uint64(r.Frames)))
 	own := 0
 	for _, m := range r.Modules {
-		if analyze.OwnModule(m.Path) {
+		if tree.OwnModule(m.Path) {
 			own += m.Frames - m.Named
 		}
 	}
