@@ -10,6 +10,7 @@ set -u
 cd "$(dirname "$0")/../.."
 OUT=$(realpath -m "${OUT:?a directory for the results}")
 W=/tmp/gpurec-h200
+case $PWD/ in "$W"/*) echo "run this from elsewhere: $W is made anew" >&2; exit 2 ;; esac
 rm -rf "$W"
 mkdir -p "$OUT" "$W/programs"
 cp testdata/h200/ddp.py "$W/programs"

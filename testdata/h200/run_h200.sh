@@ -19,6 +19,7 @@ OUT=$(realpath -m "${OUT:?a directory for the results}")
 W=/tmp/gpurec-h200
 H=$W/programs
 R=$W/reports
+case $PWD/ in "$W"/*) echo "run this from elsewhere: $W is made anew" >&2; exit 2 ;; esac
 rm -rf "$W"
 mkdir -p "$OUT" "$R" "$H"
 cp testdata/h200/*.py testdata/programs/flavours.cu "$H"
