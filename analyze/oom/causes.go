@@ -72,6 +72,9 @@ const (
 func (f *failure) causes(p *analyze.Pass) {
 	c := judge{Failure: f.out, m: &f.out.Memory, pic: f.pic, lost: f.pic.lost || p.Trace.Meta().Stats.Lost > 0}
 	f.out.Holders, f.out.Growth, f.out.Pins = f.pic.holders, f.pic.growth, f.pic.pins
+	if h := f.out.Holders; len(h) > 0 && h[0].Share > nearlyAll && h[0].stacks > 1 {
+		f.out.Wrapper = h[0].Line
+	}
 	for o, n := range f.pic.near.acquired {
 		if o != f.process {
 			row, _ := p.Defs.Process(o)

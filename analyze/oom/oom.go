@@ -282,6 +282,7 @@ func (a *Answer) name(f *failure) {
 			out.Stack = append(out.Stack, p.Defs.Shown(&fr).String())
 		}
 	}
+	out.CalledBy = out.callers()
 	if out.Memory.Segments > 0 {
 		out.SegsThen = fmt.Sprintf("gpuanalyze fragmentation --at %s %s", analyze.Exactly(out.At), analyze.Word(p.Trace.Path()))
 	}

@@ -46,6 +46,7 @@ type Failure struct {
 	Line          string   `json:"line"`                     // innermost line of the program's own code
 	In            string   `json:"in,omitempty"`             // innermost line of all, where it is another
 	Stack         []string `json:"stack,omitempty"`          // outermost first
+	CalledBy      []string `json:"called_by,omitempty"`      // the next lines outside Line, which may be a wrapper that all requests go through
 	Scope         []string `json:"scope,omitempty"`          // outermost first
 	ScopeInferred bool     `json:"scope_inferred,omitempty"` // of a thread without scopes: see analyze.Inferred
 
@@ -56,6 +57,7 @@ type Failure struct {
 
 	Memory   Memory   `json:"memory"`
 	Holders  []Holder `json:"holders"`
+	Wrapper  string   `json:"wrapper,omitempty"` // the line that nearly all live memory came by, from several callers: --hide shows these
 	Growth   *Growth  `json:"growth,omitempty"`
 	Pins     []Pin    `json:"pins,omitempty"`
 	Causes   []Cause  `json:"causes"` // the first is the one that the headline names

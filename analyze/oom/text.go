@@ -133,7 +133,7 @@ func (f *Failure) write(w io.Writer) {
 	if f.In != "" {
 		row("", "in %s", analyze.Line(f.In))
 	}
-	for _, l := range f.callers() {
+	for _, l := range f.CalledBy {
 		row("", "called by %s", analyze.Line(l))
 	}
 	if len(f.Scope) > 0 {
@@ -170,10 +170,9 @@ func (f *Failure) write(w io.Writer) {
 	}
 }
 
-const mostCallers = 3 // that the page has of the failure's line
+const mostCallers = 3 // that are told of the failure's line
 
-// callers are the next lines outside the one that asked, which may be a wrapper
-// that all requests go through.
+// callers are the next lines outside the one that asked.
 func (f *Failure) callers() (out []string) {
 	at := len(f.Stack) - 1
 	for at >= 0 && f.Stack[at] != f.Line {
@@ -304,8 +303,8 @@ func (f *Failure) writeHolders(w io.Writer) {
 		fmt.Fprintf(w, "    %5.1f %%  %10s  %d block%s  %s\n", 100*h.Share, format.Bytes(h.Bytes), h.Blocks, analyze.Plural(h.Blocks), where(h.Line, h.In))
 		left -= h.Bytes
 	}
-	if h := &f.Holders[0]; h.Share > nearlyAll && h.stacks > 1 {
-		fmt.Fprintf(w, "    nearly all has one line: --hide %s shows who called it\n", analyze.Line(analyze.Word(h.Line)))
+	if f.Wrapper != "" {
+		fmt.Fprintf(w, "    nearly all has one line: --hide %s shows who called it\n", analyze.Line(analyze.Word(f.Wrapper)))
 	}
 	if left > 0 {
 		fmt.Fprintf(w, "    %5.1f %%  %10s  other lines\n", 100*float64(left)/float64(f.Memory.Used), format.Bytes(left))

@@ -280,6 +280,38 @@ func TestBrowserRest(t *testing.T) {
 	}
 }
 
+// An out-of-memory card says who called the line that asked, and how to see past a
+// wrapper that has nearly all.
+func TestBrowserWrapper(t *testing.T) {
+	const text = `device 0 uuid=GPU-0 total=100000
+process 1 pid=7 command=a
+frame 1 python a.py 1 main
+frame 2 python a.py 2 load
+frame 3 python a.py 3 step
+frame 4 python it's.py 4 alloc
+stack 10 0 1
+stack 11 10 2
+stack 12 11 4
+stack 13 10 3
+stack 14 13 4
+part
+1000 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x100000 size=30000 requested=30000 stack=12
+1010 Alloc thread=7 api=cuMemAlloc_v2 device=0 address=0x200000 size=30000 requested=30000 stack=14
+1500 AllocFailed thread=7 api=cuMemAlloc_v2 device=0 requested=90000 status=2 stack=14
+2000 ProcessEnd status=1
+`
+	b := startBrowser(t)
+	path := write(t, "wrapper", formattest.Text(t, text).Path())
+	b.open(path, 1280, 900)
+	var facts, card string
+	b.eval("[...document.querySelectorAll('#oom article dt')].map((e) => e.textContent + ' ' + e.nextSibling.textContent).join('; ')", &facts)
+	b.eval("document.querySelector('#oom article').textContent", &card)
+	if !strings.Contains(facts, "; by it's.py:4:alloc; called by a.py:3:step; called by a.py:1:main; ") || !strings.Contains(card, `a report with --hide 'it'\''s.py:4:alloc' shows who called it`) {
+		t.Errorf("%s\n%s", facts, card)
+	}
+	b.quiet(path)
+}
+
 // twoDevices has one that is freest first, and another later.
 const twoDevices = `meta command=python command=two.py
 device 0 uuid=GPU-0 name=H200 total=100000000

@@ -46,6 +46,7 @@ function oomCard(f) {
       ["where", deviceName(f.device) + (f.device_name ? " (" + f.device_name + ")" : "")],
       ["asked for", ...bytes(asked), ", reported by " + f.reporter + (big(f.refusals) > 0n ? "; the driver refused " + plural(big(f.refusals), "time") : "; the driver was not asked")],
       ["by", el("code", {}, f.line)], f.in && ["in", el("code", {}, f.in)],
+      ...list(f.called_by).map((l) => ["called by", el("code", {}, l)]),
       list(f.scope).length && ["inside", f.scope.join(" › ") + (f.scope_inferred ? " (inferred)" : "")],
       ["process", f.pid + (f.rank !== undefined ? ", rank " + f.rank : "") + ", " + f.command], ["outcome", f.outcome + " (inferred)"]));
   card.append(el("h3", {}, "Why"), el("ol", { class: "plain" }, f.causes.map((c) => el("li", {}, el("b", {}, c.cause), ": " + c.why))));
@@ -54,6 +55,7 @@ function oomCard(f) {
   if (list(f.holders).length) {
     card.append(el("h3", {}, "Who held the live memory"), table([{ key: "name", title: "line", kind: "text" }, { key: "bytes", title: "bytes", kind: "bytes", bar: true }, { key: "blocks", title: "blocks", kind: "count" }],
       withRest(f.holders.map((h) => ({ name: within(h), bytes: big(h.bytes), blocks: big(h.blocks) })), "other lines", { bytes: big(m.used) }), { caption: "holders" }));
+    if (f.wrapper) card.append(el("p", { class: "dim" }, "Nearly all has one line: a report with ", el("code", {}, "--hide '" + f.wrapper.replaceAll("'", "'\\''") + "'"), " shows who called it."));
   }
   if (f.growth && list(f.growth.lines).length) {
     card.append(el("h3", {}, "What grew before it"), table([{ key: "name", title: "line", kind: "text" }, { key: "bytes", title: "grew by", kind: "bytes", bar: true }, { key: "rises", title: "rose at", kind: "text", plain: true }],
