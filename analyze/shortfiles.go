@@ -27,11 +27,23 @@ var places = regexp.MustCompile(`^/.*(?:/(?:site|dist)-packages/|/pkg/mod/|/regi
 // program was started.
 func shortFiles(defs *format.Defs) func(string) string {
 	all, own := map[string]bool{}, map[string]bool{} // own: false is not known to be
+	apart := map[string]bool{}
+	other := func(name string) bool { // said once of each file and module: a million frames have few of them
+		is, known := apart[name]
+		if !known {
+			is = foreign(name)
+			apart[name] = is
+		}
+		return is
+	}
 	defs.EachFrame(func(f *format.Frame) {
 		if f.File == "" || own[f.File] {
 			return
 		}
 		all[f.File] = true
+		if f.Kind == format.FrameNative && (other(f.Module) || other(f.File)) {
+			return
+		}
 		if path.IsAbs(f.File) && Own(f) && !Foreign(f) {
 			own[f.File] = true
 		}

@@ -18,7 +18,7 @@ seconds. On a machine without a GPU it runs on gpurec's simulated one. Needs
 python3.
 
 Example:
-  gpurec demo -o demo.gpurec && gpuanalyze lines demo.gpurec
+  gpurec demo -o demo.gpurec && gpuanalyze lines --at peak demo.gpurec
 `
 
 func demo(ctx context.Context, stdout, stderr io.Writer, args []string) int {

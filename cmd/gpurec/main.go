@@ -74,7 +74,7 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, `
 Examples:
   gpurec run -- python train.py
-  gpurec demo -o demo.gpurec && gpuanalyze lines demo.gpurec
+  gpurec demo -o demo.gpurec && gpuanalyze lines --at peak demo.gpurec
 
 gpurec COMMAND --help says more.
 `)

@@ -64,7 +64,7 @@ func words(w io.Writer, path string, s recorder.Summary, native string) {
 		fmt.Fprintln(w, "gpurec: out of memory: no")
 	}
 	if s.TopSize > 0 {
-		fmt.Fprintf(w, "gpurec: largest stack near the peak: %s, %s\n", printable(topHolder(path, s, native != "")), format.Bytes(s.TopSize))
+		fmt.Fprintf(w, "gpurec: largest stack near the peak: %s, %s\n", printable(within(topHolder(path, s, native != ""))), format.Bytes(s.TopSize))
 	}
 	kept := ""
 	if s.Since > 0 {
@@ -75,6 +75,16 @@ func words(w io.Writer, path string, s recorder.Summary, native string) {
 	}
 	fmt.Fprintf(w, "gpurec: %s events, %s lost%s\n", grouped(s.Stats.Events), grouped(s.Stats.Lost), kept)
 	fmt.Fprintf(w, "gpurec: trace %s; next: gpuanalyze %s %s\n", printable(path), next, printable(shellWord(path)))
+}
+
+// within is a frame as it is printed, without the folders of its file, for a line that
+// is to fit a terminal.
+func within(frame string) string {
+	file, rest, found := strings.Cut(frame, ":")
+	if !found || !filepath.IsAbs(file) {
+		return frame
+	}
+	return filepath.Base(file) + ":" + rest
 }
 
 // mostStacks is how large a part's table of stacks may be, in bytes, that is read

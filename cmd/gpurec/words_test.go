@@ -53,6 +53,21 @@ func TestRefusedOtherwise(t *testing.T) {
 	}
 }
 
+func TestWithin(t *testing.T) {
+	for frame, want := range map[string]string{
+		"/home/me/.cache/x/demo.py:149:step":      "demo.py:149:step",
+		"/src/pool.go:7:example.com/pool.(*P).At": "pool.go:7:example.com/pool.(*P).At",
+		"../src/sim.cc:5:take":                    "../src/sim.cc:5:take",
+		"libc10.so:at::empty":                     "libc10.so:at::empty",
+		"libc10.so+0x1234":                        "libc10.so+0x1234",
+		"[thread pt_autograd_0]":                  "[thread pt_autograd_0]",
+	} {
+		if got := within(frame); got != want {
+			t.Errorf("%s: %s", frame, got)
+		}
+	}
+}
+
 // TestNoDriver: a program that the loader does not start, for there is no driver, is
 // told from one that there is no such.
 func TestNoDriver(t *testing.T) {
