@@ -7,6 +7,7 @@
 //	view.go      which frames of a stack an answer shows
 //	frames.go    what a frame is: the program's, a launcher's, a language's library's
 //	framerules.go the table of names by which it is judged
+//	memo.go      what is known of frames and stacks, by id
 //	complete.go  is anything missing, and what is worth knowing
 //
 // It promises: a stream, with memory bounded by the live set, the definitions

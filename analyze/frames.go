@@ -162,7 +162,8 @@ func last(is frameIs) int {
 // A Judge says of a trace's stacks what is known of them.
 type Judge struct {
 	defs  *format.Defs
-	seen  map[format.FrameID]frameIs
+	seen  Memo[format.FrameID, frameIs]
+	all   frameIs // of seen
 	ids   []format.FrameID
 	kinds []frameIs
 	at    []int
@@ -170,7 +171,7 @@ type Judge struct {
 
 // NewJudge returns a Judge of these definitions.
 func NewJudge(defs *format.Defs) *Judge {
-	return &Judge{defs: defs, seen: map[format.FrameID]frameIs{}}
+	return &Judge{defs: defs}
 }
 
 // Of reports whether these are its definitions.
@@ -201,15 +202,19 @@ func (j *Judge) Known(stack format.StackID) (line, function bool) {
 
 // is judges a frame. One whose definition is yet to come is asked for again.
 func (j *Judge) is(id format.FrameID) frameIs {
-	is, known := j.seen[id]
-	if known {
+	if is := j.seen.At(id); is != 0 {
 		return is
 	}
 	f, ok := j.defs.Frame(id)
 	if !ok {
 		return 0
 	}
-	is = judge(&f)
-	j.seen[id] = is
+	return j.saw(id, judge(&f))
+}
+
+func (j *Judge) saw(id format.FrameID, is frameIs) frameIs {
+	next, _ := j.defs.Next()
+	j.seen.Put(id, is, next)
+	j.all |= is
 	return is
 }

@@ -89,15 +89,18 @@ func matchesFrame(r *regexp.Regexp, f *format.Frame) bool {
 
 // is judges a frame. One whose definition is yet to come is asked for again.
 func (w *viewer) is(id format.FrameID) frameIs {
-	is, known := w.seen[id]
-	if known {
+	if is := w.seen.At(id); is != 0 {
 		return is
 	}
+	return w.look(id)
+}
+
+func (w *viewer) look(id format.FrameID) frameIs {
 	f, ok := w.defs.Frame(id)
 	if !ok {
 		return 0
 	}
-	is = judge(&f)
+	is := judge(&f)
 	if w.focus != nil && matchesFrame(w.focus, &f) {
 		is |= isFocus
 	}
@@ -110,20 +113,15 @@ func (w *viewer) is(id format.FrameID) frameIs {
 	if f.IsCut() {
 		is |= isCut
 	}
-	w.seen[id] = is
-	return is
+	return w.saw(id, is)
 }
 
 // judge notes patterns that match nothing, as misspelt ones do.
 func (w *viewer) judge(c *Completeness) {
-	var all frameIs
-	for _, is := range w.seen {
-		all |= is
-	}
-	if w.focus != nil && all != 0 && all&isFocus == 0 {
+	if w.focus != nil && w.all != 0 && w.all&isFocus == 0 {
 		c.note("no frame matches --focus")
 	}
-	if w.hide != nil && all != 0 && all&isHidden == 0 {
+	if w.hide != nil && w.all != 0 && w.all&isHidden == 0 {
 		c.note("no frame matches --hide")
 	}
 }

@@ -110,6 +110,13 @@ func (d *Defs) Device(id Device) (DeviceRow, bool) {
 	return r, ok
 }
 
+// Next are ids below which frames and stacks follow one another, but for a gap here
+// and there: what is found out of each can lie in a slice that is bounded by the
+// rows there are.
+func (d *Defs) Next() (FrameID, StackID) {
+	return FrameID(d.frames.next()), StackID(d.stacks.next())
+}
+
 // Name returns a text, "" where there is none.
 func (d *Defs) Name(id NameID) string {
 	s, _ := d.names.get(uint32(id))
@@ -287,6 +294,14 @@ func (m *idMap[V]) put(id uint32, v V) {
 		m.sparse = map[uint32]V{}
 	}
 	m.sparse[id] = v
+}
+
+// next is where the slice ends; 0 where it does not begin with the first ids.
+func (m *idMap[V]) next() uint32 {
+	if m.base != 0 {
+		return 0
+	}
+	return uint32(len(m.has))
 }
 
 // each calls f for every row in the order of ids.

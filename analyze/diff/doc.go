@@ -9,7 +9,7 @@
 //	markdown.go  and for a pull request
 //
 // Bytes are used bytes, or with a layer asked for those of that layer. Every
-// stack is its own line's (tree.OwnFrame), so the bytes of all lines at the peak
+// stack is its own line's (tree.OwnFrames), so the bytes of all lines at the peak
 // add up to the peak. What is compared is what the two have in common: lines,
 // functions and paths of scopes by name, devices by UUID or else in their order;
 // never addresses, times, ids or NVML's readings. So two runs of one program

@@ -12,6 +12,7 @@ import (
 // A Side is one of the two in the making: an analyze.Answer over one trace.
 type Side struct {
 	p      *analyze.Pass
+	own    tree.OwnFrames
 	path   string
 	layers bool // asked for by the query
 
@@ -185,7 +186,7 @@ func (s *Side) place(stack format.StackID) place {
 	if ok {
 		return at
 	}
-	f, ok := tree.OwnFrame(stack, s.p.Defs)
+	f, ok := s.own.Of(stack, s.p.Defs)
 	if !ok {
 		f = format.Frame{Kind: format.FrameLabel, Function: "[stack not defined]"}
 	}

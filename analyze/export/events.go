@@ -1,10 +1,7 @@
 package export
 
 import (
-	"strings"
-
 	"github.com/gpurec/gpurec/analyze"
-	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
 )
@@ -258,57 +255,4 @@ func (t *trace) openScope(e *format.Event) {
 		path = around + "/" + path
 	}
 	t.scopes[e.Scope] = path
-}
-
-// stackTexts keeps the texts of stacks. It forgets all when it holds too much:
-// a program that makes new stacks for hours must not fill the memory.
-type stackTexts struct {
-	defs  *format.Defs
-	kept  map[format.StackID]stackText
-	bytes int
-	buf   []format.FrameID
-	b     strings.Builder
-}
-
-type stackText struct {
-	text  string
-	frame format.Frame // innermost
-	site  string       // innermost line
-	own   string       // of the program's own code
-}
-
-const maxStackBytes = 64 << 20
-
-func (s *stackTexts) of(id format.StackID) stackText {
-	if t, ok := s.kept[id]; ok {
-		return t
-	}
-	frames, ok := s.defs.Walk(id, s.buf)
-	s.buf = frames
-	s.b.Reset()
-	if !ok {
-		s.b.WriteString("unknown") // the callers outside of what is known
-	}
-	var t stackText
-	for _, f := range frames {
-		if s.b.Len() > 0 {
-			s.b.WriteByte(';')
-		}
-		frame, ok := s.defs.Frame(f)
-		if !ok {
-			frame = format.Frame{Kind: format.FrameLabel, Function: "unknown"}
-		}
-		s.b.WriteString(frame.String())
-		t.frame = frame
-		t.frame.File, t.frame.Function = frame.Source(), frame.Name()
-	}
-	t.text = s.b.String()
-	t.site, _ = tree.NameOf(tree.ByLine, id, s.defs)
-	t.own, _ = tree.NameOf(tree.ByOwnLine, id, s.defs)
-	if s.kept == nil || s.bytes > maxStackBytes {
-		s.kept, s.bytes = map[format.StackID]stackText{}, 0
-	}
-	s.kept[id] = t
-	s.bytes += len(t.text) + len(t.site) + len(t.own) + 200
-	return t
 }

@@ -2,6 +2,7 @@
 //
 //	export.go    Exporter: what to write where, one trace after the other
 //	events.go    the events table, with all it refers to joined
+//	stacktexts.go  a stack in words
 //	allocations.go  every allocation with its begin and end
 //	samples.go   NVML's samples and the measured scopes
 //	failures.go  requests that were refused
@@ -196,13 +197,12 @@ func (x *Exporter) Needs() analyze.Needs {
 // the whole process's and device's.
 func (x *Exporter) Begin(p *analyze.Pass) error {
 	m := p.Trace.Meta()
-	x.t = &trace{pass: p, name: name(p.Trace.Path()), mono: m.Monotonic, defs: p.Defs, state: p.State,
+	x.t = &trace{pass: p, name: name(p.Trace.Path()), mono: m.Monotonic, defs: p.Defs, state: p.State, stacks: newStackTexts(p.Defs),
 		scopes: map[format.ScopeID]string{}, devices: map[format.Device]*live.Device{},
 		last: m.Monotonic, lives: lives{begun: map[allocationKey]life{}}}
 	if !m.Start.IsZero() { // a text twin need not say when it was
 		x.t.start = m.Start.UnixNano()
 	}
-	x.t.stacks.defs = p.Defs
 	p.State.OnScopeEnd = x.scopeEnded
 	p.State.OnBegin = func(a *live.Allocation, e *format.Event) {
 		x.allocationBegan(a, e)

@@ -28,6 +28,7 @@ type Answer struct {
 	pools []*Pool
 
 	p       *analyze.Pass
+	own     tree.OwnFrames
 	tracker *segments.Tracker
 	states  map[segments.Owner]*state
 	touched []*state
@@ -336,7 +337,7 @@ func (a *Answer) site(stack format.StackID) string {
 	s, ok := a.sites[stack]
 	if !ok {
 		s = tree.NoLineName
-		if f, known := tree.OwnFrame(stack, a.p.Defs); known && stack != 0 {
+		if f, known := a.own.Of(stack, a.p.Defs); known && stack != 0 {
 			s = a.p.Defs.Shown(&f).String()
 			a.sites[stack] = s
 		}

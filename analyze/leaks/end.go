@@ -5,7 +5,6 @@ import (
 	"sort"
 
 	"github.com/gpurec/gpurec/analyze"
-	"github.com/gpurec/gpurec/analyze/tree"
 	"github.com/gpurec/gpurec/format"
 	"github.com/gpurec/gpurec/format/live"
 )
@@ -107,7 +106,7 @@ func (a *Answer) say(p *analyze.Pass, s *site) Site {
 	if s.name != "" {
 		return out
 	}
-	f, ok := tree.OwnFrame(s.stack, p.Defs)
+	f, ok := a.own.Of(s.stack, p.Defs)
 	if !ok {
 		out.Name = fmt.Sprintf("[stack %d is not defined]", s.stack)
 		return out

@@ -51,6 +51,7 @@ type Answer struct {
 	order []*process
 	last  *process
 	names map[format.StackID]named // by line and function
+	own   tree.OwnFrames
 	from  format.Time
 	plain []string // pids without a pool, of all traces
 }
@@ -234,7 +235,7 @@ func (a *Answer) site(pr *process, al *live.Allocation) *site {
 func (a *Answer) name(stack format.StackID) named {
 	n, known := a.names[stack]
 	if !known {
-		f, ok := tree.OwnFrame(stack, a.p.Defs)
+		f, ok := a.own.Of(stack, a.p.Defs)
 		if !ok {
 			return named{}
 		}

@@ -104,14 +104,27 @@ func New(at At, maxDepth, traces int) *Answer {
 // Fold makes recursions one line with a count: what people read, and not CuPy's.
 func (a *Answer) Fold() *Answer {
 	a.fold = true
-	a.all.Fold()
+	a.all = a.newTree()
 	return a
+}
+
+// newTree is one of lines; where they are asked for by scope, of what they add up to.
+func (a *Answer) newTree() *tree.Tree {
+	t := tree.New(a.maxDepth)
+	if a.byScope {
+		t = tree.NewTotals()
+	}
+	if a.fold {
+		t.Fold()
+	}
+	return t
 }
 
 // ByScope asks for own lines by the scopes in which they took memory, in place of
 // the tree.
 func (a *Answer) ByScope() *Answer {
 	a.byScope, a.cross = true, tree.NewCross(tree.ByOwnLine)
+	a.all = a.newTree()
 	return a
 }
 

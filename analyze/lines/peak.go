@@ -26,11 +26,7 @@ func (a *Answer) beginPeak(p *analyze.Pass) {
 func (a *Answer) endPeak(p *analyze.Pass) error {
 	less := func(a, b format.Device) bool { return a < b }
 	a.peaks.Each(less, func(id format.Device, h *tree.High) {
-		t := tree.New(a.maxDepth)
-		if a.fold {
-			t.Fold()
-		}
-		tree.Each(h.High).Into(t, p.Defs)
+		t := tree.Each(h.High).Into(a.newTree(), p.Defs)
 		a.sayCut(t, p)
 		row, _ := p.Defs.Device(id)
 		at := p.Since(h.At)

@@ -16,6 +16,7 @@ type Answer struct {
 	traces []*Trace
 
 	p        *analyze.Pass
+	own      tree.OwnFrames
 	t        *Trace
 	segments *segments.Tracker
 	holdings map[segments.Owner]*holding

@@ -125,7 +125,7 @@ func (a *Answer) site(stack format.StackID) site {
 	if ok {
 		return s
 	}
-	own, known := tree.OwnFrame(stack, a.p.Defs)
+	own, known := a.own.Of(stack, a.p.Defs)
 	if stack == 0 || !known {
 		return site{line: tree.NoLineName} // of a growing trace, its definition may still come
 	}

@@ -101,15 +101,31 @@ func (a *Answer) phaseOf(k phaseKey) phase {
 			return ph
 		}
 	}
-	frames, _ := a.p.Defs.Walk(k.stack, nil)
-	for i := len(frames) - 1; i >= 0; i-- {
-		f, _ := a.p.Defs.Frame(frames[i])
-		if is, ok := phaseOfFrame(&f); ok {
+	a.ids, _ = a.p.Defs.Walk(k.stack, a.ids[:0])
+	for i := len(a.ids) - 1; i >= 0; i-- {
+		if is, ok := a.phaseOfFrame(a.ids[i]); ok {
 			ph = is
 			return ph
 		}
 	}
 	return ph
+}
+
+// phaseOfFrame is what a frame says, looked at once; 1 stands for nothing, and what is more for 2 less.
+func (a *Answer) phaseOfFrame(id format.FrameID) (phase, bool) {
+	said := a.said.At(id)
+	if said == 0 {
+		f, known := a.p.Defs.Frame(id)
+		said = 1
+		if is, ok := phaseOfFrame(&f); ok {
+			said = 2 + is
+		}
+		if known {
+			next, _ := a.p.Defs.Next()
+			a.said.Put(id, said, next)
+		}
+	}
+	return max(said, 2) - 2, said > 1
 }
 
 // kinds are what is known of a process's memory by use.

@@ -23,6 +23,9 @@ type Answer struct {
 	paths  *tree.Paths
 	phases map[phaseKey]phase
 	names  map[format.StackID]string
+	own    tree.OwnFrames
+	ids    []format.FrameID
+	said   analyze.Memo[format.FrameID, phase] // by frames, as phaseOfFrame has it
 	spans  map[lane]span
 	recent recent
 	plain  []string
@@ -78,7 +81,7 @@ func (a *Answer) used(al *live.Allocation) bool {
 func (a *Answer) line(p *process, stack format.StackID) *line {
 	name, known := a.names[stack]
 	if !known {
-		if f, ok := tree.OwnFrame(stack, a.p.Defs); ok {
+		if f, ok := a.own.Of(stack, a.p.Defs); ok {
 			name = a.p.Defs.Shown(&f).String()
 			a.names[stack] = name
 		} else {

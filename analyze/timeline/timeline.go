@@ -71,6 +71,7 @@ type Answer struct {
 	plain []string // pids without a pool, of all traces
 
 	p       *analyze.Pass
+	names   *tree.Names
 	paths   *tree.Paths
 	path    tree.Path // of the allocation that an observer is told of
 	grid    *grid     // nil before the window
@@ -116,7 +117,7 @@ func (a *Answer) Needs() analyze.Needs {
 }
 
 func (a *Answer) Begin(p *analyze.Pass) error {
-	a.p, a.paths, a.grid = p, tree.NewPaths(), nil
+	a.p, a.paths, a.grid, a.names = p, tree.NewPaths(), nil, tree.NewNames(lines[a.By], p.Defs)
 	a.entries, a.order, a.stacks = map[id]*entry{}, nil, map[format.StackID]*entry{}
 	a.touched, a.last, a.total = nil, nil, nil
 	if a.sums() {
@@ -191,7 +192,7 @@ func (a *Answer) entryOf(al *live.Allocation) *entry {
 }
 
 // line is a stack's name, and whether its definition is there.
-func (a *Answer) line(s format.StackID) (string, bool) { return tree.NameOf(lines[a.By], s, a.p.Defs) }
+func (a *Answer) line(s format.StackID) (string, bool) { return a.names.Of(s) }
 
 var lines = map[By]tree.By{ByLine: tree.ByLine, ByOwnLine: tree.ByOwnLine, ByFunction: tree.ByFunction}
 

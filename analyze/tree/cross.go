@@ -46,25 +46,44 @@ func NewCross(by By) *Cross {
 
 // Add adds what each gives, whose paths are of one trace.
 func (c *Cross) Add(each Each, defs *format.Defs, paths *Paths) {
-	f := flat{by: c.by, defs: defs, stacks: map[format.StackID]names{}}
+	names := NewNames(c.by, defs)
+	type place struct {
+		line int32
+		path Path
+	}
+	type sums struct {
+		row  *CrossRow
+		cell *CrossCell
+	}
+	places := map[place]sums{} // there are many more stacks
 	each(func(k Key, a Amount) {
-		at := crossKey{f.names(k.Stack).own, paths.Label(k.Path), paths.Inferred(k.Path)}
-		row := c.rows[at.line]
-		if row == nil {
-			row = &CrossRow{Name: at.line}
-			c.rows[at.line] = row
+		line, _ := names.own(k.Stack)
+		at := place{line, k.Path}
+		in, ok := places[at]
+		if !ok {
+			in.row, in.cell = c.cell(crossKey{names.texts[line], paths.Label(k.Path), paths.Inferred(k.Path)})
+			places[at] = in
 		}
-		cell := c.cells[at]
-		if cell == nil {
-			cell = &CrossCell{Name: at.scope, Inferred: at.inferred}
-			c.cells[at] = cell
-			row.Scopes = append(row.Scopes, cell)
-		}
-		row.Used += a.Used
-		row.Acquired += a.Acquired
-		cell.Used += a.Used
-		cell.Acquired += a.Acquired
+		in.row.Used += a.Used
+		in.row.Acquired += a.Acquired
+		in.cell.Used += a.Used
+		in.cell.Acquired += a.Acquired
 	})
+}
+
+func (c *Cross) cell(at crossKey) (*CrossRow, *CrossCell) {
+	row := c.rows[at.line]
+	if row == nil {
+		row = &CrossRow{Name: at.line}
+		c.rows[at.line] = row
+	}
+	cell := c.cells[at]
+	if cell == nil {
+		cell = &CrossCell{Name: at.scope, Inferred: at.inferred}
+		c.cells[at] = cell
+		row.Scopes = append(row.Scopes, cell)
+	}
+	return row, cell
 }
 
 // Rows are the lines, and the scopes of each, the largest first.

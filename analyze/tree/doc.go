@@ -4,11 +4,13 @@
 //
 //	tree.go   Tree, Node: stacks as a tree of lines
 //	fold.go   recursions as one line
+//	line.go   what a frame is in a tree, looked at once
 //	text.go   a Node as text
 //	set.go    Set: live bytes by Key, and what they were at the highest moment
 //	watch.go  Watch: a Set for each device or process, in step with the fold
 //	paths.go  Paths: scopes as paths of names
 //	flat.go   Flat: a Set's bytes by one thing
+//	names.go  Names: what stacks are called there
 //	cross.go  Cross: lines by scopes
 //	own.go    which line of a stack is the program's own
 //

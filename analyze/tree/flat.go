@@ -5,7 +5,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/gpurec/gpurec/analyze"
 	"github.com/gpurec/gpurec/format"
 )
 
@@ -59,11 +58,16 @@ const NoLineName = "[no line]"
 // Flat groups what each gives, the largest first; sizes stand by size. paths is
 // needed by scope only.
 func (each Each) Flat(by By, defs *format.Defs, paths *Paths) []*Row {
-	f := flat{by: by, defs: defs, paths: paths, rows: map[rowKey]*Row{}, stacks: map[format.StackID]names{}}
+	f := flat{by: by, defs: defs, paths: paths, rows: map[rowKey]*Row{}, names: NewNames(by, defs)}
 	each(f.add)
-	out := make([]*Row, 0, len(f.rows))
+	out := make([]*Row, 0, len(f.rows)+len(f.named))
 	for _, r := range f.rows {
 		out = append(out, r)
+	}
+	for _, r := range f.named {
+		if r != nil {
+			out = append(out, r)
+		}
 	}
 	sort.Slice(out, func(i, j int) bool {
 		a, b := out[i], out[j]
@@ -85,24 +89,20 @@ func (each Each) Flat(by By, defs *format.Defs, paths *Paths) []*Row {
 }
 
 type flat struct {
-	by     By
-	defs   *format.Defs
-	paths  *Paths
-	walk   walk
-	rows   map[rowKey]*Row
-	stacks map[format.StackID]names
+	by    By
+	defs  *format.Defs
+	paths *Paths
+	rows  map[rowKey]*Row
+	names *Names
+	named []*Row  // by name's number, where rows are lines or functions
+	on    []int64 // by name's number: the last stack that was added to OnStack
+	turn  int64
 }
 
 type rowKey struct {
 	name     string
 	process  format.ProcessID // by process
 	inferred bool             // by scope
-}
-
-// names are what a stack adds to: its own row, and each of the rows on it once.
-type names struct {
-	own string
-	on  []string
 }
 
 func (f *flat) row(k rowKey) *Row {
@@ -133,11 +133,8 @@ func (f *flat) add(k Key, a Amount) {
 	case ByProcess:
 		row = rowKey{name: ProcessName(k.Process, f.defs), process: k.Process}
 	default:
-		n := f.names(k.Stack)
-		row.name = n.own
-		for _, on := range n.on {
-			f.row(rowKey{name: on}).OnStack += a.Used
-		}
+		f.line(k, a)
+		return
 	}
 	r := f.row(row)
 	r.size = k.Size
@@ -146,48 +143,32 @@ func (f *flat) add(k Key, a Amount) {
 	r.Blocks += a.Blocks
 }
 
-func (f *flat) names(stack format.StackID) names {
-	n, ok := f.stacks[stack]
-	if !ok {
-		n, _ = f.look(stack)
-		f.stacks[stack] = n
-	}
-	return n
-}
-
-// NameOf is the line, own line or function that a stack's bytes are counted for,
-// and whether the stack is defined.
-func NameOf(by By, stack format.StackID, defs *format.Defs) (string, bool) {
-	f := flat{by: by, defs: defs}
-	n, whole := f.look(stack)
-	return n.own, whole
-}
-
-func (f *flat) look(stack format.StackID) (n names, whole bool) {
-	frames, whole := f.walk.frames(stack, f.defs)
-	n.own = NoLineName
-	if len(frames) > 0 {
-		n.own = f.name(&frames[len(frames)-1])
-	}
-	seen := map[string]bool{}
-	for i := range frames {
-		fr := &frames[i]
-		if !IsLine(fr.Kind) || f.by == ByOwnLine && !analyze.Own(fr) {
-			continue
+// line adds to the row that a stack's bytes are counted for, and to each of those on
+// it once.
+func (f *flat) line(k Key, a Amount) {
+	f.turn++
+	own, _ := f.names.look(k.Stack, func(name int32) {
+		if r := f.namedRow(name); f.on[name] != f.turn {
+			f.on[name] = f.turn
+			r.OnStack += a.Used
 		}
-		n.own = f.name(fr)
-		if !seen[n.own] {
-			seen[n.own] = true
-			n.on = append(n.on, n.own)
-		}
-	}
-	return n, whole
+	})
+	r := f.namedRow(own)
+	r.size = k.Size
+	r.Used += a.Used
+	r.Acquired += a.Acquired
+	r.Blocks += a.Blocks
 }
 
-func (f *flat) name(fr *format.Frame) string {
-	fr = f.defs.Shown(fr)
-	if f.by == ByFunction {
-		return FunctionOf(fr)
+func (f *flat) namedRow(name int32) *Row {
+	if n := len(f.names.texts) - len(f.named); n > 0 {
+		f.named = append(f.named, make([]*Row, n)...)
+		f.on = append(f.on, make([]int64, n)...)
 	}
-	return fr.String()
+	r := f.named[name]
+	if r == nil {
+		r = &Row{Name: f.names.texts[name]}
+		f.named[name] = r
+	}
+	return r
 }

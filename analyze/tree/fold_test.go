@@ -101,11 +101,7 @@ func TestFoldKeepsSums(t *testing.T) {
 		}
 		check(&fold.Root)
 		for _, s := range stacks {
-			frames := make([]format.Frame, len(s))
-			for i, c := range s {
-				frames[i] = format.Frame{Kind: format.FramePython, Function: string(c)}
-			}
-			kept, turns := folded(frames, nil)
+			kept, turns := folded([]byte(s), nil, func(a, b byte) bool { return a == b })
 			all := 0
 			for _, n := range turns {
 				all += n

@@ -24,27 +24,65 @@ func OwnModule(module string) bool {
 	return analyze.Own(&format.Frame{Kind: format.FrameNative, Module: module, Function: "f"})
 }
 
-// OwnFrame is the frame that a stack is best known by: the innermost of the
+// OwnFrames are the frames that stacks are best known by: the innermost of the
 // program's own code; without one the innermost line; without one the innermost
-// frame, which names a thread; else a label. False where the stack is not
-// defined.
-func OwnFrame(stack format.StackID, defs *format.Defs) (format.Frame, bool) {
-	var w walk
-	frames, whole := w.frames(stack, defs)
-	if !whole {
+// frame, which names a thread; else a label. A frame is judged once, however many
+// stacks it is on. The zero value is ready.
+type OwnFrames struct {
+	defs  *format.Defs
+	ids   []format.FrameID
+	ranks analyze.Memo[format.FrameID, ownRank] // of defs
+}
+
+type ownRank uint8
+
+const (
+	ownUnknown ownRank = iota
+	ownOther
+	ownLine
+	ownOwn
+)
+
+// Of is a stack's; false where the stack is not defined.
+func (o *OwnFrames) Of(stack format.StackID, defs *format.Defs) (format.Frame, bool) {
+	if o.defs != defs {
+		*o = OwnFrames{defs: defs, ids: o.ids}
+	}
+	var whole bool
+	if o.ids, whole = defs.Walk(stack, o.ids[:0]); !whole {
 		return format.Frame{}, false
 	}
-	best, rank := format.Frame{Kind: format.FrameLabel, Function: NoLineName}, 0
-	for i := range frames {
-		f, r := &frames[i], 1
-		if analyze.Own(f) {
-			r = 3
-		} else if IsLine(f.Kind) {
-			r = 2
-		}
-		if r >= rank {
-			best, rank = *f, r
+	best, rank := format.FrameID(0), ownUnknown
+	for i := len(o.ids) - 1; i >= 0 && rank < ownOwn; i-- {
+		if r := o.rank(o.ids[i]); r > rank {
+			best, rank = o.ids[i], r
 		}
 	}
-	return best, true
+	if rank == ownUnknown {
+		return format.Frame{Kind: format.FrameLabel, Function: NoLineName}, true
+	}
+	if f, ok := defs.Frame(best); ok {
+		return f, true
+	}
+	return unknown, true
+}
+
+func (o *OwnFrames) rank(id format.FrameID) ownRank {
+	if r := o.ranks.At(id); r != ownUnknown {
+		return r
+	}
+	f, ok := o.defs.Frame(id)
+	if !ok {
+		return ownOther // its definition may still come
+	}
+	r := ownOther
+	switch {
+	case analyze.Own(&f):
+		r = ownOwn
+	case IsLine(f.Kind):
+		r = ownLine
+	}
+	next, _ := o.defs.Next()
+	o.ranks.Put(id, r, next)
+	return r
 }

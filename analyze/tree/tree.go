@@ -21,21 +21,13 @@ type Node struct {
 	Children []*Node `json:"children,omitempty"`
 
 	label       string
-	index       map[nodeKey]*Node
-	least, most int // times that stacks have it here, where recursions are folded; else 0
+	number      int32           // of its line in its tree
+	index       map[int32]*Node // children by number, where they are many
+	least, most int             // times that stacks have it here, where recursions are folded; else 0
 }
 
 // Label is the line as file:line:function; the root's is _root.
 func (n *Node) Label() string { return n.label }
-
-// nodeKey is what makes two frames one line: native ones without a line by
-// module and function, without a function by address.
-type nodeKey struct {
-	source string
-	line   int32
-	name   string
-	kind   format.FrameKind
-}
 
 // A Tree is a Node and what its stacks could not say.
 type Tree struct {
@@ -48,9 +40,13 @@ type Tree struct {
 
 	maxDepth int
 	fold     bool
-	walk     walk
+	ids      []format.FrameID
+	on       []*Node // a stack's lines
 	turns    []int
-	judge    *analyze.Judge // of the trace
+	lines    lineNodes
+	bare     bool                                  // there are to be no lines
+	stacks   analyze.Memo[format.StackID, stackIs] // of the trace, where bare
+	judge    *analyze.Judge                        // of the trace
 }
 
 // MostDeep bounds how deep a tree gets: its text grows with the square.
@@ -67,30 +63,73 @@ func (t *Tree) Fold() *Tree {
 	return t
 }
 
+// NewTotals returns a tree that has no lines, only what they add up to.
+func NewTotals() *Tree {
+	t := New(0)
+	t.bare = true
+	return t
+}
+
 // Add puts bytes on a stack's path: root first, then outermost first. A stack
 // makes nodes when it is first added, so children stand in that order until
 // they are sorted.
 func (t *Tree) Add(stack format.StackID, a Amount, defs *format.Defs) {
-	frames, whole := t.walk.frames(stack, defs)
-	if !whole {
-		t.Unknown++
-	}
-	if t.fold {
-		frames, t.turns = folded(frames, t.turns)
+	if !t.judge.Of(defs) {
+		t.judge, t.stacks = analyze.NewJudge(defs), analyze.Memo[format.StackID, stackIs]{}
 	}
 	t.Root.Used += a.Used
 	t.Root.Acquired += a.Acquired
-	if len(frames) > MostDeep && (t.maxDepth <= 0 || t.maxDepth > MostDeep+1) {
+	s := t.stacks.At(stack)
+	if !t.bare || !s.known {
+		s = t.look(stack, a, defs)
+	}
+	if !s.whole {
+		t.Unknown++
+	}
+	if s.cut {
 		t.Cut++
 	}
-	n := &t.Root
-	for i := range frames {
-		fr := &frames[i]
-		if t.maxDepth > 0 && t.maxDepth <= i+1 || i >= MostDeep {
-			break
+	if !s.line {
+		t.NoLine.add(a)
+	}
+	if !s.line && s.function {
+		t.Named.add(a)
+	}
+}
+
+// stackIs is what a tree needs of a stack beside its lines.
+type stackIs struct{ known, whole, cut, line, function bool }
+
+// look adds a stack's lines, unless there are to be none: then it remembers what
+// the stack is, which is added once for each path of scopes.
+func (t *Tree) look(stack format.StackID, a Amount, defs *format.Defs) (s stackIs) {
+	t.ids, s.whole = defs.Walk(stack, t.ids[:0])
+	on := t.on[:0]
+	if s.whole {
+		for _, id := range t.ids {
+			on = append(on, t.lines.of(id, defs))
 		}
-		t.Depth = max(t.Depth, i+1)
-		n = n.child(fr, defs)
+	}
+	t.on = on
+	if t.fold {
+		on, t.turns = folded(on, t.turns, func(a, b *Node) bool { return a.number == b.number })
+	}
+	s.known = true
+	s.cut = len(on) > MostDeep && (t.maxDepth <= 0 || t.maxDepth > MostDeep+1)
+	s.line, s.function = t.judge.Known(stack)
+	deep := min(len(on), MostDeep)
+	if t.maxDepth > 0 {
+		deep = min(deep, t.maxDepth-1)
+	}
+	t.Depth = max(t.Depth, deep)
+	if t.bare {
+		_, next := defs.Next()
+		t.stacks.Put(stack, s, next)
+		return s
+	}
+	n := &t.Root
+	for i, l := range on[:deep] {
+		n = n.child(l)
 		n.Used += a.Used
 		n.Acquired += a.Acquired
 		if t.fold {
@@ -100,16 +139,7 @@ func (t *Tree) Add(stack format.StackID, a Amount, defs *format.Defs) {
 			n.least, n.most = min(n.least, t.turns[i]), max(n.most, t.turns[i])
 		}
 	}
-	if !t.judge.Of(defs) {
-		t.judge = analyze.NewJudge(defs)
-	}
-	line, function := t.judge.Known(stack)
-	if !line {
-		t.NoLine.add(a)
-	}
-	if !line && function {
-		t.Named.add(a)
-	}
+	return s
 }
 
 // IsLine reports whether a frame of that kind is of a program, and not a word
@@ -117,59 +147,6 @@ func (t *Tree) Add(stack format.StackID, a Amount, defs *format.Defs) {
 func IsLine(k format.FrameKind) bool {
 	return k == format.FramePython || k == format.FrameNative || k == format.FrameGo
 }
-
-// A walk is a stack's frames, in memory that is used again.
-type walk struct {
-	ids []format.FrameID
-	buf []format.Frame
-}
-
-// frames returns the frames of a stack, outermost first, and whether its
-// definition is there; where it is not there are none.
-func (w *walk) frames(stack format.StackID, defs *format.Defs) ([]format.Frame, bool) {
-	w.buf = w.buf[:0]
-	if stack == 0 {
-		return w.buf, true
-	}
-	var whole bool
-	if w.ids, whole = defs.Walk(stack, w.ids[:0]); !whole {
-		return w.buf, false
-	}
-	return w.look(defs), true
-}
-
-func (w *walk) look(defs *format.Defs) []format.Frame {
-	for _, id := range w.ids {
-		fr, ok := defs.Frame(id)
-		if !ok {
-			fr = format.Frame{Kind: format.FrameLabel, Function: "[unknown]"}
-		}
-		w.buf = append(w.buf, fr)
-	}
-	return w.buf
-}
-
-func (n *Node) child(f *format.Frame, defs *format.Defs) *Node {
-	k := keyOf(f)
-	c := n.index[k]
-	if c == nil {
-		c = &Node{Kind: f.Kind.String(), File: f.File, Line: f.Line, Function: f.Function, label: defs.Shown(f).String()}
-		if f.Kind == format.FrameNative {
-			c.Module = f.Module
-		}
-		if f.Kind == format.FrameNative && f.Function == "" {
-			c.Address = f.Address
-		}
-		if n.index == nil {
-			n.index = map[nodeKey]*Node{}
-		}
-		n.index[k] = c
-		n.Children = append(n.Children, c)
-	}
-	return c
-}
-
-func keyOf(f *format.Frame) nodeKey { return nodeKey{f.Source(), f.Line, f.Name(), f.Kind} }
 
 // Sort puts the largest child first; those of one size stay in the order in
 // which they were added.

@@ -110,7 +110,7 @@ func topHolder(path string, s recorder.Summary, named bool) string {
 		if p.LoadDefs(defs) != nil {
 			continue
 		}
-		if f, ok := tree.OwnFrame(s.TopStack, defs); ok && f.Kind == format.FrameNative && f.Function != "" {
+		if f, ok := new(tree.OwnFrames).Of(s.TopStack, defs); ok && f.Kind == format.FrameNative && f.Function != "" {
 			return f.String()
 		}
 	}

@@ -220,7 +220,7 @@ func (a *Answer) refused(r *live.Refusal, e *format.Event, what string) {
 	if !a.p.Matches(e, analyze.ByAll) && !a.p.Matches(asked, analyze.ByAll) {
 		return
 	}
-	line, _ := tree.NameOf(tree.ByOwnLine, e.Stack, a.p.Defs)
+	line, _ := tree.NewNames(tree.ByOwnLine, a.p.Defs).Of(e.Stack)
 	a.event(a.thread(e.Process, e.Thread), e.Time, typeInstant, func(m *message) {
 		m.text(eventName, fmt.Sprintf("%s: %d bytes", what, live.Asked(e)))
 		m.text(eventCategories, "oom")
