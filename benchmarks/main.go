@@ -44,6 +44,7 @@ var tables = []table{
 	{"commands", "start of the commands (wall and CPU time)", here | host, commands},
 	{"size", "bytes of an event on disk", here, sizes},
 	{"reading", "gpuanalyze on 5 million events (wall and CPU time, memory)", here, reading},
+	{"wide", "gpuanalyze on 150,000 distinct stacks of 31 frames (wall and CPU time, memory)", here, wide},
 	{"flat", "from lanes to the disk, of 1 and of 10 million events (the recorder's CPU time an event)", here | host, flat},
 	{"share", "the recorder at 50,000 events a second (share of a core)", here | host, share},
 	{"sampler", "NVML at 100 Hz (share of a core)", here | host, sampler},
