@@ -236,6 +236,7 @@ func (m *moments) double() {
 }
 
 func (m *moments) End(p *analyze.Pass) error {
+	last := tree.New(0)
 	for _, d := range m.order {
 		if !d.open {
 			continue
@@ -247,7 +248,8 @@ func (m *moments) End(p *analyze.Pass) error {
 					f(tree.Key{Stack: c.stack}, c.amount)
 				}
 			})
-			d.views = append(d.views, momentView{at: p.Since(s.at), tree: each.Tree(0, p.Defs), rest: s.rest})
+			last = each.Into(tree.New(0).Like(last), p.Defs)
+			d.views = append(d.views, momentView{at: p.Since(s.at), tree: last, rest: s.rest})
 		}
 		d.shots, d.set = nil, nil
 	}

@@ -56,6 +56,12 @@ const MostDeep = 10_000
 // lines: the root is depth 1.
 func New(maxDepth int) *Tree { return &Tree{Root: Node{label: "_root"}, maxDepth: maxDepth} }
 
+// Like makes t know of frames what o, a tree of the same trace, has found out.
+func (t *Tree) Like(o *Tree) *Tree {
+	t.judge, t.lines = o.judge, o.lines
+	return t
+}
+
 // Fold makes a recursion one line with a count, however deep, and what its turns
 // take or call one line below: no sum changes but that of lines within it.
 func (t *Tree) Fold() *Tree {
