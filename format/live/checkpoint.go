@@ -212,8 +212,10 @@ func (s *State) endLoading(e *format.Event, all bool) {
 		d.Acquired.settle(s.now)
 		d.Pool.settle(s.now)
 		d.Used.settle(s.now)
+		d.nvml.settle(s.now)
 		d.sampledSeq = s.scopeSeq // the scopes' order was made anew
 	}
+	s.nvmlTotal.settle(s.now)
 }
 
 func (s *State) loadLive(e *format.Event) {

@@ -85,7 +85,14 @@ func (t *tracker) move(n int64, at format.Time, quiet bool) {
 	}
 }
 
-func (t *tracker) settle(at format.Time) { t.move(0, at, false) }
+// settle makes maxima never rise again, nor lie below what there is now: rows of a
+// checkpoint, whose order and values are a file's, may have said otherwise.
+func (t *tracker) settle(at format.Time) {
+	for i := len(t.groups) - 1; i > 0; i-- {
+		t.groups[i-1].max = max(t.groups[i-1].max, t.groups[i].max)
+	}
+	t.move(0, at, false)
+}
 
 // raise tells the scopes with begins up to the given one that v was reached.
 // A boundary inside a group takes all of the group: only samples ask for one,

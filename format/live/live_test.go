@@ -406,11 +406,12 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := New()
 		apis := format.APIs
-		for ; len(b) >= 8; b = b[8:] {
+		for seq := uint64(1); len(b) >= 8; b, seq = b[8:], seq+1 { // no two rows have the same
 			w := binary.LittleEndian.Uint64(b)
 			a := apis[int(w>>8&0xff)%len(apis)]
 			e := ev(format.Kind(w&31), a.API, at(w>>16&7), object(w>>16&7), size(int64(w>>20&7)-1), by(format.ProcessID(w>>24&1)),
 				on(format.Device(w>>26&3)-1), flag(format.Flags(w>>28&0x7f)))
+			e.Seq = seq
 			e.Scope, e.Time, e.Status, e.Requested = format.ScopeID(w>>36&7), format.Time(w>>40&0xff), int32(w>>48&7)-2, int64(w>>52&7)-1
 			switch w >> 60 {
 			case 1:
