@@ -132,8 +132,14 @@ EXPORT int gpurec_scope_ask(uint64_t id, int how, const char *subcontext, gpurec
 	if (asked)
 		__atomic_store_n(&lane->asked, asked, __ATOMIC_RELEASE); /* pairs with the load in Consumer.Asked */
 	gpurec_leave();
-	/* Of a full buffer too: one that nobody empties any more says so. */
-	int outcome = gpurec_wake_recorder() == ECONNREFUSED ? GPUREC_NO_RECORDER : asked ? wait_for_answer(t, lane, asked, m) : GPUREC_NO_ROOM;
+	/* Of a full buffer too: one that nobody empties any more says so. A dead recorder's
+	 * socket is removed by the next one that starts; a living one's may be out of this
+	 * process's sight, as after chroot, but its heart beats. */
+	int woken = gpurec_wake_recorder();
+	int outcome = woken == ECONNREFUSED ? GPUREC_NO_RECORDER : asked ? wait_for_answer(t, lane, asked, m) : GPUREC_NO_ROOM;
+	if (woken == ENOENT && (outcome == GPUREC_TOO_LATE || outcome == GPUREC_NO_ROOM) &&
+	    gpurec_now() > __atomic_load_n(&lane->heartbeat, __ATOMIC_RELAXED) + GPUREC_ANSWER_WAIT)
+		outcome = GPUREC_NO_RECORDER;
 	errno = err;
 	return outcome;
 }

@@ -3,6 +3,7 @@ each is what gpuanalyze finds in the trace afterwards."""
 
 import json
 import os
+import shutil
 import sys
 import unittest
 
@@ -10,7 +11,7 @@ from support import Case, analyze, record, recording_missing
 
 # A driver and a pool over it, whose blocks are recorded as CuPy's.
 PRELUDE = """
-import ctypes, os, random, signal, sys, threading, time
+import ctypes, os, random, shutil, signal, sys, threading, time
 import gpurec
 from gpurec import *
 from gpurec import _answer, _hook, _wire
@@ -368,12 +369,19 @@ while a._open: a.__exit__()
 
     def test_recorder_killed(self):
         """Who asks later is told so at once: never that an answer took too long, nor
-        that there is no room, as nobody empties a buffer any more."""
-        out, _ = self.recorded(
+        that there is no room, as nobody empties a buffer any more; also once the
+        next recorder that starts has removed its socket."""
+        for swept in False, True:
+            with self.subTest(swept=swept):
+                self.recorder_killed(swept)
+
+    def recorder_killed(self, swept):
+        out, trace = self.recorded(
             """
 m = GPUMemTrace(ctx="a")
 patient(m.data_bytes)
 os.kill(os.getppid(), signal.SIGKILL)
+if %r: shutil.rmtree(os.path.dirname(os.environ["GPUREC_SOCKET"]))
 end = time.monotonic() + 30
 while time.monotonic() < end:          # a busy machine takes its time to kill
     try:
@@ -383,15 +391,17 @@ while time.monotonic() < end:          # a busy machine takes its time to kill
     time.sleep(0.001)
 said = set()
 for i in range(10000):                 # more marks than fit
-    if i % 100 == 0:
+    if i %% 100 == 0:
         try: m.data_bytes()
         except NoAnswer as e: said.add(str(e))
-    gpurec.mark("%0200d" % i)
+    gpurec.mark("%%0200d" %% i)
 m.report("b"); m.stop(); m.report("c")
 print(said)
-""",
+"""
+            % swept,
             check=False,
         )
+        shutil.rmtree(trace)
         unknown = "△Used Peaked MB: unknown (a: %s) [the recording has ended]\n"
         self.assertEqual(out, unknown % "b" + unknown % "c" + "{'the recording has ended'}\n")
 
