@@ -233,7 +233,7 @@ class TestTables(unittest.TestCase):
     def test_lines(self):
         for at in ("total", "peak"):
             rows = gpurec.open(TRAIN, gpuanalyze=GPUANALYZE).lines(at=at).to_pylist()
-            want = self.run_gpuanalyze("lines", "--at", at, TRAIN).splitlines()
+            want = self.run_gpuanalyze("lines", "--at", at, "--full-paths", TRAIN).splitlines()
             names = [r["function"] if r["kind"] in ("thread", "label") else "%s:%d:%s" % (r["file"], r["line"], r["function"]) for r in rows]
             names = ["  " * r["depth"] + n if r["depth"] else "_root" for r, n in zip(rows, names)]
             self.assertEqual(names, [w.rpartition(" (")[0] for w in want if " (" in w and not w.startswith("device")])
