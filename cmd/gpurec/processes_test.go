@@ -279,7 +279,7 @@ func TestInnerNamespace(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			dir, storm := t.TempDir(), program(t, "storm")
 			args := append([]string{"run", "--simulate-gpu=1", "-o", "t.gpurec", "--", "unshare", "--pid", "--fork"}, row.flags...)
-			script := `"$0" --threads 1 --events 50 & "$0" --threads 1 --events 70; wait`
+			script := `"$0" --threads 1 --events 50 & first=$!; "$0" --threads 1 --events 70 || exit 70; wait $first || exit 50`
 			if status := does(t, gpurec(t, dir, append(args, "sh", "-c", script, storm)...)); status != 0 {
 				t.Fatalf("status %d", status)
 			}
@@ -304,7 +304,7 @@ func TestInnerNamespace(t *testing.T) {
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, []int{50, 70}) {
-				t.Errorf("calls of processes %v, want 50 and 70", got)
+				t.Errorf("calls of processes %v, want 50 and 70; %d lost, notes %q", got, tr.meta.Stats.Lost, tr.meta.Notes)
 			}
 		})
 	}
