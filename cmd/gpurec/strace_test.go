@@ -84,6 +84,9 @@ func TestStrace(t *testing.T) {
 	}
 	// What the loader does for one more library, and the library that that needs.
 	loading := map[string]int{"openat": 2, "read": 2, "fstat": 2, "newfstatat": 2, "close": 2, "pread64": 8, "mmap": 14, "mprotect": 6, "munmap": 2, "brk": 3}
+	// Without gpurec too a compile draws the name of its temporary file anew now and
+	// then (2 of 60 did); what the library called would be called in every process.
+	drawn := map[string]int{"getrandom": 1}
 	// What Python does for a directory more on its path, to find there, read and
 	// compile one file, whose compiled form it looks for; and to look at whether the
 	// directory has changed, for each module that it imports later.
@@ -121,7 +124,7 @@ func TestStrace(t *testing.T) {
 				if strings.HasPrefix(name, "wait") || strings.HasPrefix(name, "rt_sigreturn") || strings.HasPrefix(name, "restart") {
 					continue // how often it has to wait is the machine's
 				}
-				if more, most := with.calls[name]-without.calls[name], processes*loading[name]+row.extra[name]; more > most {
+				if more, most := with.calls[name]-without.calls[name], processes*loading[name]+row.extra[name]+drawn[name]; more > most {
 					t.Errorf("%s is called %d times more in %d processes, want %d at most", name, more, processes, most)
 				}
 			}
